@@ -1,0 +1,247 @@
+-- pg_lease 0.1.0
+
+\echo Use "CREATE EXTENSION pg_lease" to load this file. \quit
+
+-- Not IF NOT EXISTS: a schema that is there already was made by somebody else, with privileges or objects of theirs.
+CREATE SCHEMA lease;
+COMMENT ON SCHEMA lease IS 'pg_lease: USAGE is the gate, GRANT USAGE ON SCHEMA lease TO a role lets it in';
+
+----------------------------------------------------------------------------------------------------------------------
+-- Tables: read and written by the library only
+----------------------------------------------------------------------------------------------------------------------
+
+-- Every column is STORAGE PLAIN, so that a row is never compressed nor toasted and the table has no TOAST relation.
+-- PostgreSQL 15 has no STORAGE clause in CREATE TABLE: the columns come in one ALTER TABLE, at whose end PostgreSQL
+-- looks whether a TOAST relation is needed. Columns of fixed width come first.
+--
+-- fillfactor: a renewal is a HOT update, which needs room for the new version on the row's own page.
+-- autovacuum: index entries of new and purged keys are few, but pages that long snapshots kept from pruning are not.
+-- vacuum_truncate: truncation takes an ACCESS EXCLUSIVE lock and the pages are wanted again.
+CREATE TABLE lease.entry ()
+	WITH (
+		fillfactor = 50,
+		autovacuum_vacuum_scale_factor = 0.1,
+		autovacuum_vacuum_threshold = 1000,
+		autovacuum_vacuum_insert_scale_factor = 0.5,
+		autovacuum_vacuum_cost_delay = 0,
+		vacuum_truncate = off
+	);
+ALTER TABLE lease.entry
+	ADD COLUMN epoch bigint NOT NULL,
+	ADD COLUMN ttl bigint NOT NULL,
+	ADD COLUMN granted_at timestamp with time zone NOT NULL,
+	ADD COLUMN renewed_at timestamp with time zone NOT NULL,
+	ADD COLUMN expires_at timestamp with time zone NOT NULL,
+	ADD COLUMN clock_base timestamp with time zone NOT NULL,
+	ADD COLUMN state "char" NOT NULL,
+	ADD COLUMN key text COLLATE "C" NOT NULL,
+	ADD COLUMN owner text COLLATE "C",
+	ADD COLUMN granted_to text COLLATE "C",
+	ADD COLUMN payload jsonb,
+	ALTER COLUMN key SET STORAGE PLAIN,
+	ALTER COLUMN owner SET STORAGE PLAIN,
+	ALTER COLUMN granted_to SET STORAGE PLAIN,
+	ALTER COLUMN payload SET STORAGE PLAIN,
+	ADD CONSTRAINT entry_pkey PRIMARY KEY (key),
+	-- The library's own writes pass these by. They say what a row can be, and hold for what a restore brings in.
+	ADD CONSTRAINT entry_state CHECK (state IN ('f', 'h', 'l')),
+	ADD CONSTRAINT entry_owner CHECK ((state = 'f') = (owner IS NULL)),
+	ADD CONSTRAINT entry_payload CHECK (state = 'h' OR payload IS NULL),
+	ADD CONSTRAINT entry_key_length CHECK (octet_length(key) BETWEEN 1 AND 255),
+	ADD CONSTRAINT entry_owner_length CHECK (octet_length(owner) BETWEEN 1 AND 255),
+	ADD CONSTRAINT entry_epoch CHECK (epoch > 0),
+	ADD CONSTRAINT entry_ttl CHECK (ttl > 0);
+
+COMMENT ON TABLE lease.entry IS 'One row per key; see lease.leases';
+COMMENT ON COLUMN lease.entry.epoch IS 'Raised by every grant and every release, never lowered';
+COMMENT ON COLUMN lease.entry.ttl IS 'Time to live of the last grant or renewal, in microseconds';
+COMMENT ON COLUMN lease.entry.granted_at IS 'Lease time of the last grant';
+COMMENT ON COLUMN lease.entry.renewed_at IS 'Lease time of the last grant or renewal';
+COMMENT ON COLUMN lease.entry.expires_at IS 'Lease time at which the hold ends, or ended: unowned since';
+COMMENT ON COLUMN lease.entry.clock_base IS 'Start of the lease clock that the times were read from';
+COMMENT ON COLUMN lease.entry.state IS 'h: held (until expires_at, whatever this says later), l: lapsed, f: free (released)';
+COMMENT ON COLUMN lease.entry.owner IS 'The holder; of a lapsed lease the last one; NULL: free';
+COMMENT ON COLUMN lease.entry.granted_to IS 'Name of the role that the last grant was made to, for the eye only';
+COMMENT ON COLUMN lease.entry.payload IS 'What the holder publishes about itself; NULL once unowned';
+
+-- No row means 0. Not a row with 0: a restored dump would then bring in a second one.
+CREATE TABLE lease.epoch_floor (
+	floor bigint NOT NULL CONSTRAINT epoch_floor_floor CHECK (floor >= 0)
+) WITH (vacuum_truncate = off);
+COMMENT ON TABLE lease.epoch_floor IS 'No key without a row in lease.entry ever had a greater epoch than this';
+
+-- A dump and restore must not give an epoch twice.
+SELECT pg_catalog.pg_extension_config_dump('lease.entry', '');
+SELECT pg_catalog.pg_extension_config_dump('lease.epoch_floor', '');
+
+----------------------------------------------------------------------------------------------------------------------
+-- The four operations
+----------------------------------------------------------------------------------------------------------------------
+
+-- VOLATILE, PARALLEL UNSAFE and not STRICT, all of them: a NULL where a value is needed is an error, not a NULL result.
+
+CREATE FUNCTION lease.acquire(
+	key text,
+	owner text,
+	ttl interval,
+	wait interval DEFAULT NULL,
+	payload jsonb DEFAULT NULL,
+	OUT acquired boolean,
+	OUT epoch bigint,
+	OUT expires_at timestamp with time zone
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_acquire';
+COMMENT ON FUNCTION lease.acquire(text, text, interval, interval, jsonb)
+	IS 'Take the lease of a key that is unowned, or owned by the same owner already, under a new epoch';
+
+CREATE FUNCTION lease.renew(
+	key text,
+	owner text,
+	epoch bigint,
+	ttl interval,
+	OUT status text,
+	OUT expires_at timestamp with time zone
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_renew';
+COMMENT ON FUNCTION lease.renew(text, text, bigint, interval)
+	IS 'Hold the lease for ttl from now: ok, not_owner, lapsed or epoch_mismatch';
+
+CREATE FUNCTION lease.release(
+	key text,
+	owner text,
+	epoch bigint,
+	OUT status text
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_release';
+COMMENT ON FUNCTION lease.release(text, text, bigint)
+	IS 'Give the lease up: ok, not_owner, lapsed or epoch_mismatch';
+
+CREATE FUNCTION lease.inspect(
+	key text,
+	OUT state text,
+	OUT owner text,
+	OUT epoch bigint,
+	OUT expires_at timestamp with time zone,
+	OUT remaining interval,
+	OUT payload jsonb,
+	OUT in_flight boolean
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_inspect';
+COMMENT ON FUNCTION lease.inspect(text)
+	IS 'What the lease of a key is now: free, held or lapsed';
+
+CREATE FUNCTION lease.now()
+	RETURNS timestamp with time zone
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_now';
+COMMENT ON FUNCTION lease.now()
+	IS 'The lease clock, which every expiry is judged by';
+
+----------------------------------------------------------------------------------------------------------------------
+-- Views
+----------------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION lease.list_leases(
+	OUT key text,
+	OUT state text,
+	OUT owner text,
+	OUT epoch bigint,
+	OUT expires_at timestamp with time zone,
+	OUT remaining interval,
+	OUT ttl interval,
+	OUT granted_at timestamp with time zone,
+	OUT renewed_at timestamp with time zone,
+	OUT granted_to text,
+	OUT payload jsonb,
+	OUT in_flight boolean
+)
+	RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_list_leases';
+COMMENT ON FUNCTION lease.list_leases() IS 'Serves view lease.leases';
+
+CREATE VIEW lease.leases AS
+	SELECT key, state, owner, epoch, expires_at, remaining, ttl, granted_at, renewed_at, granted_to, payload, in_flight
+	FROM lease.list_leases();
+COMMENT ON VIEW lease.leases IS 'Every key that has a row, as it is now, the caller''s own uncommitted changes included';
+COMMENT ON COLUMN lease.leases.remaining IS 'Time until expires_at by the lease clock; NULL once unowned';
+COMMENT ON COLUMN lease.leases.in_flight IS 'Another session''s uncommitted change of the key is under way';
+
+CREATE FUNCTION lease.list_claims(
+	OUT key text,
+	OUT pid integer,
+	OUT kind text,
+	OUT owner text,
+	OUT epoch bigint,
+	OUT since timestamp with time zone,
+	OUT deadline timestamp with time zone,
+	OUT sealed boolean
+)
+	RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_list_claims';
+COMMENT ON FUNCTION lease.list_claims() IS 'Serves view lease.claims';
+
+CREATE VIEW lease.claims AS
+	SELECT key, pid, kind, owner, epoch, since, deadline, sealed
+	FROM lease.list_claims();
+COMMENT ON VIEW lease.claims IS 'The uncommitted changes of this database''s keys';
+COMMENT ON COLUMN lease.claims.since IS 'Lease time at which the claim was made';
+COMMENT ON COLUMN lease.claims.deadline IS 'Lease time from which others may take the key while the transaction is still open; NULL: none';
+COMMENT ON COLUMN lease.claims.sealed IS 'The transaction is committing: the key cannot be taken any more';
+
+CREATE FUNCTION lease.read_clock(
+	OUT lease_time timestamp with time zone,
+	OUT wall_time timestamp with time zone
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_read_clock';
+COMMENT ON FUNCTION lease.read_clock() IS 'Serves view lease.clock';
+
+CREATE VIEW lease.clock AS
+	SELECT lease_time, wall_time, lease_time - wall_time AS difference
+	FROM lease.read_clock();
+COMMENT ON VIEW lease.clock IS 'The lease clock beside the wall clock, both read at one moment';
+COMMENT ON COLUMN lease.clock.difference IS 'How far lease time is ahead of the wall clock; not zero once the wall clock was stepped';
+
+----------------------------------------------------------------------------------------------------------------------
+-- Privileges
+----------------------------------------------------------------------------------------------------------------------
+
+-- They are to be these, whatever ALTER DEFAULT PRIVILEGES says here: nobody but the owner reaches the tables or enters
+-- the schema; who is let in by USAGE may call and look.
+DO $$
+DECLARE
+	kind text;
+	name text;
+	grantee text;
+BEGIN
+	FOR kind, name, grantee IN
+		SELECT object.kind, object.name,
+			CASE acl.grantee
+				WHEN 0::pg_catalog.oid THEN 'PUBLIC'
+				ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(acl.grantee))
+			END
+		FROM (
+			SELECT 'SCHEMA', 'lease', nspowner, nspacl
+			FROM pg_catalog.pg_namespace
+			WHERE oid = 'lease'::pg_catalog.regnamespace
+			UNION ALL
+			SELECT 'TABLE', 'lease.' || pg_catalog.quote_ident(relname), relowner, relacl
+			FROM pg_catalog.pg_class
+			WHERE relnamespace = 'lease'::pg_catalog.regnamespace AND relkind IN ('r', 'v')
+		) AS object (kind, name, owner, acl),
+			pg_catalog.aclexplode(object.acl) AS acl
+		WHERE acl.grantee <> object.owner
+	LOOP
+		EXECUTE 'REVOKE ALL ON ' || kind || ' ' || name || ' FROM ' || grantee;
+	END LOOP;
+END
+$$;
+
+GRANT SELECT ON lease.leases, lease.claims, lease.clock TO PUBLIC;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lease TO PUBLIC;
