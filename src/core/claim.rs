@@ -1,0 +1,553 @@
+//! The claim on a key: taken by a call, sealed by the commit, ended with the transaction. Rules 3 to 11 and 13.
+//!
+//! Every function here is one section. It decides on a state that the caller read before, so it first makes sure that no
+//! claim came and went in between (the version counter) and that the transaction's own claim was not broken (the serial).
+
+use crate::lease::{Kind, Lease, Refusal, Request, Status, Verdict, decide, holds};
+use crate::table::{Claim, GuardSlot, Id, NONE, Section, Tx};
+use crate::time::{GRACE, Time};
+
+/// One call's question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask<K, O> {
+    pub me: Tx,
+    pub key: K,
+    pub hash: u32,
+    pub request: Request<O>,
+    pub wait: Wait,
+}
+
+/// What acquire does when it cannot be granted at once. The other requests wait beside the queue, or skip the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Stand in the key's queue.
+    Queue,
+    /// Be refused; wait only for a commit that is already under way, and not past this instant.
+    Brief(Time),
+}
+
+/// The state a decision is made on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen<O> {
+    /// The latest committed row, and the version counter sampled before it was read.
+    Row {
+        lease: Option<Lease<O>>,
+        floor: i64,
+        version: u64,
+        /// Whether the transaction's own snapshot shows the same (always, under READ COMMITTED).
+        in_snapshot: bool,
+    },
+    /// What this transaction has pending on the key.
+    Pending(Change<O>),
+}
+
+/// A change that was granted and is written when its transaction commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change<O> {
+    /// The row as it will be; `None`: deleted.
+    pub lease: Option<Lease<O>>,
+    pub kind: Kind,
+    pub deadline: Time,
+    /// The claim it rests on.
+    pub serial: u64,
+    pub generation: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome<O> {
+    /// What was read may be stale: read again.
+    Again,
+    Refused(Refusal),
+    Granted(Change<O>),
+    /// The process is in a list of the key: sleep until woken, at the latest until then, and begin again.
+    Wait {
+        until: Time,
+    },
+    /// Maintenance met a claim: leave the key alone for now.
+    Busy,
+    /// The transaction's own claim on the key was broken.
+    Broken,
+    /// The key changed after the transaction's snapshot was taken.
+    Changed,
+    /// No room for another key.
+    Full,
+}
+
+/// One pending change, as its commit and its end need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stake<K> {
+    pub key: K,
+    pub hash: u32,
+    pub serial: u64,
+    pub kind: Kind,
+    pub deadline: Time,
+    pub generation: u64,
+}
+
+/// One guard: the place reserved for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuardRef<K> {
+    pub key: K,
+    pub hash: u32,
+    pub slot: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GuardOutcome {
+    Again,
+    Reserved { slot: u32, expires_at: Time },
+    Refused(Status),
+    Broken,
+    Full,
+}
+
+/// What became of a commit's attempt to seal all its claims and guards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sealing<K> {
+    Sealed,
+    /// Another transaction is committing a change that this one has to see first; nothing is sealed.
+    Wait,
+    /// The claim on that key was broken, or its deadline has passed.
+    Broken(K),
+    /// Epochs were advanced since that key was claimed.
+    Stale(K),
+}
+
+/// What is left of a key's claim when a savepoint is rolled back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Restore {
+    /// An earlier change of the same transaction, with its kind and deadline.
+    Change { kind: Kind, deadline: Time },
+    /// Nothing: the claim ends. Anybody can acquire the key from then on.
+    Nothing { acquirable_from: Time },
+}
+
+impl<K: Id, O: Id> Section<'_, K, O> {
+    /// Decides one request and, if it is granted, takes the claim (rules 3 to 6).
+    pub fn operate(&mut self, ask: &Ask<K, O>, seen: &Seen<O>) -> Outcome<O> {
+        self.leave_conflicts(ask.me);
+        let outcome = self.judge(ask, seen);
+        if !matches!(outcome, Outcome::Again | Outcome::Wait { .. }) {
+            self.leave(ask.me);
+        }
+        outcome
+    }
+
+    fn judge(&mut self, ask: &Ask<K, O>, seen: &Seen<O>) -> Outcome<O> {
+        let me = ask.me;
+        let (lease, floor, pending, in_snapshot) = match seen {
+            Seen::Pending(change) => {
+                if !self.owns(me, &ask.key, ask.hash, change.serial) {
+                    return Outcome::Broken;
+                }
+                (change.lease, 0, Some(*change), true)
+            }
+            Seen::Row { lease, floor, version, in_snapshot } => {
+                if self.version(ask.hash) != *version {
+                    return Outcome::Again;
+                }
+                (*lease, *floor, None, *in_snapshot)
+            }
+        };
+
+        let mut index = self.find(&ask.key, ask.hash);
+        if let Some(i) = index {
+            if self.reap(i) {
+                return Outcome::Again;
+            }
+            index = self.find(&ask.key, ask.hash);
+        }
+        let claim = index.and_then(|i| self.entry(i).claim);
+        let foreign = claim.filter(|c| c.tx != me);
+
+        let issued = claim.map_or(0, |c| c.issued);
+        let (new, kind, deadline) = match decide(lease.as_ref(), floor, issued, &ask.request, self.at) {
+            Verdict::Change { lease, kind, deadline } => (lease, kind, deadline),
+            Verdict::Refused(Refusal::NotAcquirable { until }) if ask.wait == Wait::Queue => {
+                return self.wait_in_queue(me, &ask.key, ask.hash, until);
+            }
+            Verdict::Refused(refusal) => return Outcome::Refused(refusal),
+        };
+        if !in_snapshot {
+            return Outcome::Changed;
+        }
+
+        if let (Some(i), Some(c)) = (index, foreign) {
+            let breakable = !c.sealed
+                && (c.deadline <= self.at.now
+                    || c.kind == Kind::Maintenance
+                    || matches!(ask.request, Request::ForceRelease));
+            if !breakable {
+                let until = match c.kind {
+                    _ if c.sealed => Time::NEVER,
+                    // its deadline has the grace in it
+                    Kind::HandOff => c.deadline.minus(GRACE),
+                    _ => c.deadline,
+                };
+                // a lapsed key must not be called held because the lapse is being written down
+                return self.conflict(ask, i, until, c.sealed && c.kind == Kind::Maintenance);
+            }
+        }
+        if let (Some(i), Request::Acquire { owner, .. }) = (index, &ask.request) {
+            if self.foreign_guard_is_sealed(i, me) {
+                return self.conflict(ask, i, Time::NEVER, true);
+            }
+            let own_lease = lease.is_some_and(|l| l.is_live(self.at) && l.owner == Some(*owner));
+            if !own_lease && claim.is_none_or(|c| c.tx != me) {
+                let open_since = match foreign {
+                    Some(c) if c.kind == Kind::HandOff => c.deadline,
+                    Some(c) if c.kind != Kind::Maintenance => c.deadline.plus(GRACE),
+                    _ => lease.map_or(Time::PAST, |l| l.expiry(self.at).plus(GRACE)),
+                };
+                if let Some(outcome) = self.out_of_turn(ask, i, open_since) {
+                    return outcome;
+                }
+            }
+        }
+        self.grant(ask, pending, lease, new, kind, deadline)
+    }
+
+    /// Whether `me` has the claim of that serial.
+    pub fn owns(&self, me: Tx, key: &K, hash: u32, serial: u64) -> bool {
+        self.claim(key, hash).is_some_and(|c| c.tx == me && c.serial == serial)
+    }
+
+    /// Removes a claim whose transaction has ended before it could do so itself, and such guards.
+    fn reap(&mut self, index: u32) -> bool {
+        self.reap_guards(index);
+        match self.entry(index).claim {
+            Some(c) if !(self.running)(c.tx) => {
+                self.end_claim(index, false);
+                true
+            }
+            _ => {
+                self.drop_if_unused(index);
+                false
+            }
+        }
+    }
+
+    /// An acquire that is not first in a non-empty queue waits for its turn, unless the head let its own pass.
+    fn out_of_turn(&mut self, ask: &Ask<K, O>, index: u32, open_since: Time) -> Option<Outcome<O>> {
+        if self.entry(index).queue.is_empty() || self.is_head(ask.me, index) {
+            return None;
+        }
+        if open_since > self.at.now {
+            return Some(self.conflict(ask, index, open_since.minus(GRACE), false));
+        }
+        if ask.wait != Wait::Queue {
+            return None;
+        }
+        self.pass_over_head(index);
+        Some(Outcome::Again)
+    }
+
+    fn conflict(&mut self, ask: &Ask<K, O>, index: u32, until: Time, brief: bool) -> Outcome<O> {
+        match (&ask.request, ask.wait) {
+            (Request::Acquire { .. }, Wait::Queue) => self.wait_in_queue(ask.me, &ask.key, ask.hash, until),
+            (Request::Acquire { .. }, Wait::Brief(patience)) => {
+                if brief && self.at.now < patience {
+                    self.wait_beside(ask.me, index, patience);
+                    Outcome::Wait { until: patience }
+                } else {
+                    Outcome::Refused(Refusal::NotAcquirable { until })
+                }
+            }
+            (Request::Lapse | Request::Purge { .. }, _) => Outcome::Busy,
+            _ => {
+                self.wait_beside(ask.me, index, until);
+                Outcome::Wait { until }
+            }
+        }
+    }
+
+    /// The head's timer is the end of what it waits for; the second's is that and the grace the head is given.
+    fn wait_in_queue(&mut self, me: Tx, key: &K, hash: u32, until: Time) -> Outcome<O> {
+        let until = match self.find(key, hash) {
+            Some(i) if self.is_head(me, i) => until,
+            Some(i) if self.is_second(me, i) => until.plus(GRACE),
+            _ => Time::NEVER,
+        };
+        self.set_timer(me, until);
+        Outcome::Wait { until }
+    }
+
+    fn grant(
+        &mut self,
+        ask: &Ask<K, O>,
+        pending: Option<Change<O>>,
+        old: Option<Lease<O>>,
+        new: Option<Lease<O>>,
+        kind: Kind,
+        deadline: Time,
+    ) -> Outcome<O> {
+        let Some(index) = self.find_or_add(&ask.key, ask.hash) else { return Outcome::Full };
+        let before = self.entry(index).claim;
+        let (kind, deadline) = match pending {
+            Some(p) => add_up((p.kind, p.deadline), (kind, deadline)),
+            None => (kind, deadline),
+        };
+        let broken = before.is_some_and(|c| c.tx != ask.me);
+        if broken {
+            self.bump(ask.hash);
+        }
+        if broken || before.is_some_and(|c| deadline < c.deadline) {
+            self.wake_conflicts(index);
+            self.wake_head(index);
+        }
+        let epoch = new.or(old).map_or(0, |l| l.epoch);
+        let (serial, generation, since) = match (pending, before) {
+            (Some(p), Some(c)) => (p.serial, p.generation, c.since),
+            _ => (self.new_serial(), self.memory.head.generation, self.at.now),
+        };
+        self.entry_mut(index).claim = Some(Claim {
+            tx: ask.me,
+            serial,
+            kind,
+            deadline,
+            issued: before.map_or(0, |c| c.issued).max(epoch),
+            sealed: false,
+            generation,
+            since,
+            owner: new.or(old).and_then(|l| l.owner).or(old.and_then(|l| l.owner)),
+            epoch,
+        });
+        Outcome::Granted(Change { lease: new, kind, deadline, serial, generation })
+    }
+
+    /// Ends the claim; if anybody may acquire the key now, its queue's head gets it in hand (rule 11).
+    pub(crate) fn end_claim(&mut self, index: u32, acquirable: bool) {
+        let hash = self.entry(index).hash;
+        let issued = self.entry_mut(index).claim.take().map_or(0, |c| c.issued);
+        self.bump(hash);
+        self.wake_conflicts(index);
+        if acquirable {
+            self.hand_over(index, issued);
+        } else {
+            self.wake_head(index);
+        }
+        self.drop_if_unused(index);
+    }
+
+    /// Seals all claims and guards of a commit, or none (rule 9).
+    ///
+    /// `intents` remembers the keys on which this commit has announced that it waits for guards.
+    pub fn seal(
+        &mut self,
+        me: Tx,
+        stakes: &[Stake<K>],
+        guards: &[GuardRef<K>],
+        intents: &mut Vec<(K, u32)>,
+    ) -> Sealing<K> {
+        self.leave_conflicts(me);
+        for s in stakes {
+            if !self.owns(me, &s.key, s.hash, s.serial) || (s.kind != Kind::Maintenance && s.deadline <= self.at.now) {
+                return Sealing::Broken(s.key);
+            }
+            if s.generation != self.memory.head.generation {
+                return Sealing::Stale(s.key);
+            }
+        }
+        let mut blocked = None;
+        for s in stakes.iter().filter(|s| s.kind == Kind::Transition) {
+            let Some(index) = self.find(&s.key, s.hash) else { continue };
+            self.reap_guards(index);
+            if self.foreign_guard_is_sealed(index, me) {
+                blocked = Some(index);
+                if guards.is_empty() && !intents.contains(&(s.key, s.hash)) {
+                    self.entry_mut(index).intents += 1;
+                    intents.push((s.key, s.hash));
+                }
+            }
+        }
+        for g in guards {
+            let Some(mut index) = self.find(&g.key, g.hash) else { continue };
+            if self.entry(index).claim.is_some_and(|c| c.tx != me && !(self.running)(c.tx)) {
+                self.end_claim(index, false);
+                // the own guard keeps the entry
+                index = self.find(&g.key, g.hash).unwrap_or(index);
+            }
+            let entry = self.entry(index);
+            let sealed = entry
+                .claim
+                .is_some_and(|c| c.tx != me && c.sealed && matches!(c.kind, Kind::Transition | Kind::Maintenance));
+            if sealed || entry.intents > 0 {
+                blocked = Some(index);
+            }
+        }
+        if let Some(index) = blocked {
+            self.wait_beside(me, index, Time::NEVER);
+            return Sealing::Wait;
+        }
+        self.withdraw(intents);
+        for s in stakes {
+            if let Some(index) = self.find(&s.key, s.hash)
+                && let Some(claim) = self.entry_mut(index).claim.as_mut()
+            {
+                claim.sealed = true;
+            }
+        }
+        for g in guards {
+            self.memory.guards[g.slot as usize].sealed = true;
+        }
+        Sealing::Sealed
+    }
+
+    /// Ends everything a transaction has here, once its commit or abort is visible (rule 11). Cannot fail.
+    ///
+    /// Each stake comes with the instant from which its key can be acquired in the state that now stands.
+    pub fn finish(
+        &mut self,
+        me: Tx,
+        stakes: impl Iterator<Item = (Stake<K>, Time)>,
+        guards: &[GuardRef<K>],
+        intents: &mut Vec<(K, u32)>,
+    ) {
+        self.leave(me);
+        self.withdraw(intents);
+        for g in guards {
+            self.drop_guard(me, g);
+        }
+        for (s, acquirable_from) in stakes {
+            self.release_claim(me, &s, acquirable_from);
+        }
+    }
+
+    fn release_claim(&mut self, me: Tx, stake: &Stake<K>, acquirable_from: Time) {
+        if self.owns(me, &stake.key, stake.hash, stake.serial)
+            && let Some(index) = self.find(&stake.key, stake.hash)
+        {
+            self.end_claim(index, acquirable_from <= self.at.now);
+        }
+    }
+
+    /// A savepoint is rolled back: the claim goes back to what it was for the change now on top, or ends (rule 7).
+    pub fn roll_back(&mut self, me: Tx, stake: &Stake<K>, restore: Restore) {
+        match restore {
+            Restore::Nothing { acquirable_from } => self.release_claim(me, stake, acquirable_from),
+            Restore::Change { kind, deadline } => {
+                if !self.owns(me, &stake.key, stake.hash, stake.serial) {
+                    return;
+                }
+                let Some(index) = self.find(&stake.key, stake.hash) else { return };
+                if let Some(claim) = self.entry_mut(index).claim.as_mut() {
+                    claim.kind = kind;
+                    claim.deadline = deadline;
+                }
+                self.wake_conflicts(index);
+                self.wake_head(index);
+            }
+        }
+    }
+
+    /// Judges a guard and reserves its place (rule 8). The judgement is repeated at the commit.
+    pub fn guard(&mut self, me: Tx, key: &K, hash: u32, owner: O, epoch: i64, seen: &Seen<O>) -> GuardOutcome {
+        let lease = match seen {
+            Seen::Pending(change) => {
+                if !self.owns(me, key, hash, change.serial) {
+                    return GuardOutcome::Broken;
+                }
+                change.lease
+            }
+            Seen::Row { lease, version, .. } => {
+                if self.version(hash) != *version {
+                    return GuardOutcome::Again;
+                }
+                *lease
+            }
+        };
+        let status = holds(lease.as_ref(), owner, epoch, self.at);
+        let Some(lease) = lease.filter(|_| status == Status::Ok) else {
+            return GuardOutcome::Refused(status);
+        };
+        let slot = self.memory.head.free_guard;
+        if slot == NONE {
+            return GuardOutcome::Full;
+        }
+        let Some(entry) = self.find_or_add(key, hash) else { return GuardOutcome::Full };
+        self.memory.head.free_guard = self.memory.guards[slot as usize].next;
+        let next = self.entry(entry).guards;
+        self.memory.guards[slot as usize] = GuardSlot { tx: me, sealed: false, entry, next };
+        self.entry_mut(entry).guards = slot;
+        GuardOutcome::Reserved { slot, expires_at: lease.expiry(self.at) }
+    }
+
+    /// Gives a guard's place back and lets those proceed who waited for it.
+    pub fn drop_guard(&mut self, me: Tx, guard: &GuardRef<K>) {
+        let slot = self.memory.guards[guard.slot as usize];
+        // somebody may have reaped it, and another transaction may have the place since
+        if slot.entry == NONE || slot.tx != me || self.entry(slot.entry).key != guard.key {
+            return;
+        }
+        self.free_guard(guard.slot);
+        self.wake_conflicts(slot.entry);
+        self.wake_head(slot.entry);
+        self.drop_if_unused(slot.entry);
+    }
+
+    fn free_guard(&mut self, slot: u32) {
+        let GuardSlot { entry, next, .. } = self.memory.guards[slot as usize];
+        if self.entry(entry).guards == slot {
+            self.entry_mut(entry).guards = next;
+        } else {
+            let mut before = self.entry(entry).guards;
+            while self.memory.guards[before as usize].next != slot {
+                before = self.memory.guards[before as usize].next;
+            }
+            self.memory.guards[before as usize].next = next;
+        }
+        let next = self.memory.head.free_guard;
+        self.memory.guards[slot as usize] = GuardSlot { next, ..GuardSlot::default() };
+        self.memory.head.free_guard = slot;
+    }
+
+    fn reap_guards(&mut self, index: u32) {
+        let mut slot = self.entry(index).guards;
+        let mut reaped = false;
+        while slot != NONE {
+            let GuardSlot { tx, next, .. } = self.memory.guards[slot as usize];
+            if !(self.running)(tx) {
+                self.free_guard(slot);
+                reaped = true;
+            }
+            slot = next;
+        }
+        if reaped {
+            self.wake_conflicts(index);
+            self.wake_head(index);
+        }
+    }
+
+    fn foreign_guard_is_sealed(&self, index: u32, me: Tx) -> bool {
+        let mut slot = self.entry(index).guards;
+        while slot != NONE {
+            let guard = &self.memory.guards[slot as usize];
+            if guard.sealed && guard.tx != me {
+                return true;
+            }
+            slot = guard.next;
+        }
+        false
+    }
+
+    /// Takes this commit's intents back.
+    fn withdraw(&mut self, intents: &mut Vec<(K, u32)>) {
+        for (key, hash) in intents.drain(..) {
+            if let Some(index) = self.find(&key, hash) {
+                self.entry_mut(index).intents -= 1;
+                self.wake_conflicts(index);
+                self.drop_if_unused(index);
+            }
+        }
+    }
+}
+
+/// What a later change of the same transaction makes of an earlier one's kind and deadline (the end of rule 3's table).
+fn add_up(old: (Kind, Time), new: (Kind, Time)) -> (Kind, Time) {
+    match (old.0, new.0) {
+        (Kind::Transition, Kind::Renewal) => (Kind::Transition, new.1),
+        (Kind::Maintenance | Kind::HandOff, _) | (_, Kind::Transition | Kind::Renewal | Kind::HandOff) => new,
+        // what a live change turned into nothing still ends when it would have
+        (Kind::Transition | Kind::Renewal, Kind::Maintenance) => (Kind::Transition, old.1),
+    }
+}

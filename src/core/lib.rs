@@ -1,0 +1,38 @@
+//! What a lease is: pure decisions over plain data.
+//!
+//! Nothing here reads a clock, waits, allocates shared memory or knows PostgreSQL. Every step is a function from the
+//! state it is given to a new state and an answer, so the server and the exhaustive model drive the same code.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `time` | lease time, the clock's anchor, the bounds |
+//! | `name` | keys and owners: 1 to 255 bytes |
+//! | `interval` | ttl and wait as exact microseconds |
+//! | `lease` | the lease row and what each request makes of it |
+//! | `table` | what the backends share: claims, guards, waiters, version counters |
+//! | `claim` | rules of a claim: taking, breaking, sealing, ending |
+//! | `queue` | who waits for a key, the hand-off, deadlocks |
+//! | `operation` | one call, from reading the row to its answer, step by step |
+//! | `transaction` | what one transaction has pending, with its savepoints |
+//!
+//! Rule numbers in comments are those of docs/ARCHITECTURE.md, "The protocol".
+#![forbid(unsafe_code)]
+
+mod claim;
+pub mod interval;
+mod lease;
+mod name;
+mod operation;
+mod queue;
+mod table;
+mod time;
+mod transaction;
+
+pub use claim::{Ask, Change, GuardOutcome, GuardRef, Outcome, Restore, Sealing, Seen, Stake, Wait};
+pub use lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
+pub use name::{MAX_BYTES as NAME_MAX_BYTES, Name, NameError};
+pub use operation::{Answer, Next, Operation};
+pub use queue::List;
+pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, Wakes};
+pub use time::{Anchor, At, GRACE, Time};
+pub use transaction::{Pending, Transaction};

@@ -1,0 +1,377 @@
+//! What the backends share, as plain data: one entry per key in use, its claim, guards and waiters, and version counters.
+//!
+//! In the server this memory is shared and one lock (the claims lock) protects all of it; a [`Section`] is one holding of
+//! that lock. In tests and in the model the memory is a few vectors. Nothing here can wait, allocate or fail halfway.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use crate::lease::Kind;
+use crate::queue::List;
+use crate::time::{At, Time};
+
+/// A key or owner as the tables hold it.
+pub trait Id: Copy + Eq + Hash + Debug + Default {}
+impl<T: Copy + Eq + Hash + Debug + Default> Id for T {}
+
+/// No index.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A transaction of a process: it has ended once the process runs another one, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Tx {
+    /// Which process, an index below the number of waiters.
+    pub proc: u32,
+    /// Which user of that process slot, where `lxid` alone does not tell.
+    pub incarnation: u32,
+    /// Which transaction of it.
+    pub lxid: u32,
+}
+
+/// The right to be the only one to change a key (rules 4 to 7).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Claim<O> {
+    pub tx: Tx,
+    /// Names this claim for ever: never reused, so a broken claim is not mistaken for its successor.
+    pub serial: u64,
+    pub kind: Kind,
+    /// From then on anybody may break it, unless sealed. Maintenance may be broken at any time.
+    pub deadline: Time,
+    /// The highest epoch told under it, and under the claims it was carried over from.
+    pub issued: i64,
+    /// Its transaction is committing: nobody may break it while that transaction runs.
+    pub sealed: bool,
+    /// What `Head::generation` was when it was taken (rule 16).
+    pub generation: u64,
+    /// For the eye only: since when, for whom, under which epoch.
+    pub since: Time,
+    pub owner: Option<O>,
+    pub epoch: i64,
+}
+
+/// One key in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<K, O> {
+    pub key: K,
+    pub(crate) hash: u32,
+    /// Next in the same bucket, or in the free list.
+    pub(crate) next: u32,
+    pub claim: Option<Claim<O>>,
+    /// First of the guards on this key.
+    pub(crate) guards: u32,
+    /// How many committing transitions wait for guards here: no new guard is sealed meanwhile (rule 9).
+    pub(crate) intents: u32,
+    /// Acquirers, in order of arrival.
+    pub(crate) queue: Ends,
+    /// Everybody else who met a claim or a seal, in no order.
+    pub(crate) conflicts: Ends,
+}
+
+/// Both ends of a list of waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub first: u32,
+    pub last: u32,
+}
+
+impl Ends {
+    pub const EMPTY: Ends = Ends { first: NONE, last: NONE };
+
+    pub fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+}
+
+impl<K: Id, O: Id> Default for Entry<K, O> {
+    fn default() -> Self {
+        Entry {
+            key: K::default(),
+            hash: 0,
+            next: NONE,
+            claim: None,
+            guards: NONE,
+            intents: 0,
+            queue: Ends::EMPTY,
+            conflicts: Ends::EMPTY,
+        }
+    }
+}
+
+/// A place for one transaction's guard on one key.
+#[derive(Clone, Copy, Debug)]
+pub struct GuardSlot {
+    pub tx: Tx,
+    pub sealed: bool,
+    pub(crate) entry: u32,
+    /// Next guard of the key, or next in the free list.
+    pub(crate) next: u32,
+}
+
+impl Default for GuardSlot {
+    fn default() -> Self {
+        GuardSlot { tx: Tx::default(), sealed: false, entry: NONE, next: NONE }
+    }
+}
+
+/// Where one process waits: a process waits for one key at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    pub tx: Tx,
+    pub(crate) entry: u32,
+    pub list: List,
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+    pub since: Time,
+    /// When its own timer wakes it.
+    pub until: Time,
+}
+
+impl Default for Waiter {
+    fn default() -> Self {
+        Waiter {
+            tx: Tx::default(),
+            entry: NONE,
+            list: List::Conflicts,
+            prev: NONE,
+            next: NONE,
+            since: Time::PAST,
+            until: Time::NEVER,
+        }
+    }
+}
+
+/// The counters and list heads of a [`Memory`].
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    pub(crate) next_serial: u64,
+    /// Raised by advance_epochs: a change decided under an older one cannot commit (rule 16).
+    pub generation: u64,
+    pub(crate) free_entry: u32,
+    pub(crate) free_guard: u32,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Head { next_serial: 1, generation: 0, free_entry: NONE, free_guard: NONE }
+    }
+}
+
+/// The shared memory itself. `versions` and `buckets` have a power of two of elements.
+pub struct Memory<'a, K, O> {
+    pub head: &'a mut Head,
+    pub versions: &'a mut [u64],
+    pub buckets: &'a mut [u32],
+    pub entries: &'a mut [Entry<K, O>],
+    pub guards: &'a mut [GuardSlot],
+    pub waiters: &'a mut [Waiter],
+}
+
+impl<K: Id, O: Id> Memory<'_, K, O> {
+    /// Makes all places free. To be called once, on elements that hold their defaults.
+    pub fn format(&mut self) {
+        *self.head = Head::default();
+        self.versions.fill(0);
+        self.buckets.fill(NONE);
+        for (i, entry) in self.entries.iter_mut().enumerate().rev() {
+            *entry = Entry { next: self.head.free_entry, ..Entry::default() };
+            self.head.free_entry = i as u32;
+        }
+        for (i, guard) in self.guards.iter_mut().enumerate().rev() {
+            *guard = GuardSlot { next: self.head.free_guard, ..GuardSlot::default() };
+            self.head.free_guard = i as u32;
+        }
+        self.waiters.fill(Waiter::default());
+    }
+}
+
+/// The processes to wake once the section is over.
+#[derive(Default)]
+pub struct Wakes {
+    procs: Vec<u32>,
+}
+
+impl Wakes {
+    /// Room for `waiters` processes, so that no section has to allocate.
+    pub fn with_capacity(waiters: usize) -> Wakes {
+        Wakes { procs: Vec::with_capacity(waiters) }
+    }
+
+    pub(crate) fn push(&mut self, proc: u32) {
+        if !self.procs.contains(&proc) {
+            self.procs.push(proc);
+        }
+    }
+
+    pub fn drain(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.procs.drain(..)
+    }
+}
+
+/// One holding of the claims lock: the memory, the instant sampled inside, who still runs, and whom to wake after.
+pub struct Section<'a, K, O> {
+    pub memory: Memory<'a, K, O>,
+    pub at: At,
+    /// Whether that transaction is still running: false from the moment its commit or abort is visible.
+    pub running: &'a dyn Fn(Tx) -> bool,
+    pub wakes: &'a mut Wakes,
+}
+
+impl<K: Id, O: Id> Section<'_, K, O> {
+    /// The counter that moves whenever a claim on a key of this hash ends or is broken.
+    pub fn version(&self, hash: u32) -> u64 {
+        self.memory.versions[hash as usize & (self.memory.versions.len() - 1)]
+    }
+
+    pub(crate) fn bump(&mut self, hash: u32) {
+        let slot = hash as usize & (self.memory.versions.len() - 1);
+        self.memory.versions[slot] += 1;
+    }
+
+    pub(crate) fn entry(&self, index: u32) -> &Entry<K, O> {
+        &self.memory.entries[index as usize]
+    }
+
+    pub(crate) fn entry_mut(&mut self, index: u32) -> &mut Entry<K, O> {
+        &mut self.memory.entries[index as usize]
+    }
+
+    pub(crate) fn waiter(&self, proc: u32) -> &Waiter {
+        &self.memory.waiters[proc as usize]
+    }
+
+    pub(crate) fn waiter_mut(&mut self, proc: u32) -> &mut Waiter {
+        &mut self.memory.waiters[proc as usize]
+    }
+
+    pub(crate) fn new_serial(&mut self) -> u64 {
+        let serial = self.memory.head.next_serial;
+        self.memory.head.next_serial += 1;
+        serial
+    }
+
+    pub(crate) fn find(&self, key: &K, hash: u32) -> Option<u32> {
+        let mut index = self.memory.buckets[hash as usize & (self.memory.buckets.len() - 1)];
+        while index != NONE {
+            let entry = self.entry(index);
+            if entry.hash == hash && entry.key == *key {
+                return Some(index);
+            }
+            index = entry.next;
+        }
+        None
+    }
+
+    /// The key's entry, made if need be; `None` when all are in use.
+    pub(crate) fn find_or_add(&mut self, key: &K, hash: u32) -> Option<u32> {
+        if let Some(index) = self.find(key, hash) {
+            return Some(index);
+        }
+        let index = self.memory.head.free_entry;
+        if index == NONE {
+            return None;
+        }
+        let bucket = hash as usize & (self.memory.buckets.len() - 1);
+        self.memory.head.free_entry = self.entry(index).next;
+        let next = self.memory.buckets[bucket];
+        *self.entry_mut(index) = Entry { key: *key, hash, next, ..Entry::default() };
+        self.memory.buckets[bucket] = index;
+        Some(index)
+    }
+
+    /// Gives an entry back once nothing refers to its key.
+    pub(crate) fn drop_if_unused(&mut self, index: u32) {
+        let entry = self.entry(index);
+        let unused = entry.claim.is_none()
+            && entry.guards == NONE
+            && entry.intents == 0
+            && entry.queue.is_empty()
+            && entry.conflicts.is_empty();
+        if !unused {
+            return;
+        }
+        let (hash, after) = (entry.hash, entry.next);
+        let bucket = hash as usize & (self.memory.buckets.len() - 1);
+        if self.memory.buckets[bucket] == index {
+            self.memory.buckets[bucket] = after;
+        } else {
+            let mut before = self.memory.buckets[bucket];
+            while self.entry(before).next != index {
+                before = self.entry(before).next;
+            }
+            self.entry_mut(before).next = after;
+        }
+        let next = self.memory.head.free_entry;
+        *self.entry_mut(index) = Entry { next, ..Entry::default() };
+        self.memory.head.free_entry = index;
+    }
+
+    /// Every key that has a claim.
+    pub fn claims(&self) -> impl Iterator<Item = (&K, &Claim<O>)> + '_ {
+        self.memory.entries.iter().filter_map(|e| e.claim.as_ref().map(|c| (&e.key, c)))
+    }
+
+    /// The claim on a key.
+    pub fn claim(&self, key: &K, hash: u32) -> Option<&Claim<O>> {
+        self.find(key, hash).and_then(|i| self.entry(i).claim.as_ref())
+    }
+
+    /// How many keys are in use: none when nothing is claimed, guarded or waited for.
+    pub fn entries_in_use(&self) -> usize {
+        let mut free = 0;
+        let mut index = self.memory.head.free_entry;
+        while index != NONE {
+            free += 1;
+            index = self.entry(index).next;
+        }
+        self.memory.entries.len() - free
+    }
+}
+
+/// Owned memory for tests and models.
+#[derive(Clone, Debug)]
+pub struct Storage<K, O> {
+    pub head: Head,
+    pub versions: Vec<u64>,
+    pub buckets: Vec<u32>,
+    pub entries: Vec<Entry<K, O>>,
+    pub guards: Vec<GuardSlot>,
+    pub waiters: Vec<Waiter>,
+}
+
+impl<K: Id, O: Id> Storage<K, O> {
+    /// Room for that many keys, guards and processes; `slots` (a power of two) version counters and buckets.
+    pub fn new(slots: usize, keys: usize, guards: usize, procs: usize) -> Storage<K, O> {
+        let mut storage = Storage {
+            head: Head::default(),
+            versions: vec![0; slots],
+            buckets: vec![NONE; slots],
+            entries: vec![Entry::default(); keys],
+            guards: vec![GuardSlot::default(); guards],
+            waiters: vec![Waiter::default(); procs],
+        };
+        storage.memory().format();
+        storage
+    }
+
+    pub fn memory(&mut self) -> Memory<'_, K, O> {
+        Memory {
+            head: &mut self.head,
+            versions: &mut self.versions,
+            buckets: &mut self.buckets,
+            entries: &mut self.entries,
+            guards: &mut self.guards,
+            waiters: &mut self.waiters,
+        }
+    }
+
+    /// One section.
+    pub fn section<R>(
+        &mut self,
+        at: At,
+        running: &dyn Fn(Tx) -> bool,
+        wakes: &mut Wakes,
+        f: impl FnOnce(&mut Section<'_, K, O>) -> R,
+    ) -> R {
+        f(&mut Section { memory: self.memory(), at, running, wakes })
+    }
+}

@@ -1,0 +1,54 @@
+//! Lease time: microseconds since 2000-01-01 00:00 UTC, the unit and epoch of PostgreSQL's timestamps.
+
+/// How long a hand-off reserves a key for the head of its queue, in microseconds.
+pub const GRACE: i64 = 100_000;
+
+/// A point in lease time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// Later than every instant that occurs: "no deadline".
+    pub const NEVER: Time = Time(i64::MAX);
+    /// Earlier than every instant that occurs.
+    pub const PAST: Time = Time(i64::MIN);
+    /// The last instant that PostgreSQL's timestamps can show (294276-12-31), exclusive.
+    pub const LIMIT: Time = Time(9_223_371_331_200_000_000);
+
+    pub fn plus(self, micros: i64) -> Time {
+        Time(self.0.saturating_add(micros))
+    }
+
+    pub fn minus(self, micros: i64) -> Time {
+        Time(self.0.saturating_sub(micros))
+    }
+
+    /// Microseconds from `earlier` to `self`; negative when `earlier` is later.
+    pub fn since(self, earlier: Time) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Fixes lease time to a clock that never steps: taken once, when the server starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Anchor {
+    /// The wall clock at that moment: the server start that rows name in `clock_base`.
+    pub start: Time,
+    /// The steady clock at that moment, in microseconds.
+    pub steady: i64,
+}
+
+impl Anchor {
+    /// Lease time when the steady clock shows `steady` microseconds.
+    pub fn time(&self, steady: i64) -> Time {
+        self.start.plus(steady.saturating_sub(self.steady))
+    }
+}
+
+/// The instant at which something is judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct At {
+    pub now: Time,
+    /// This server's start: times of rows written under another start are read against it.
+    pub start: Time,
+}

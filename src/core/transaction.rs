@@ -1,0 +1,187 @@
+//! What one transaction has pending: its changes by key with their savepoints, its guards, its intents.
+//!
+//! Levels are PostgreSQL's nesting levels: 1 is the transaction itself, each open savepoint one more. A level is recorded
+//! only while it is the innermost, so what a savepoint recorded is the end of the log.
+
+use std::collections::HashMap;
+
+use crate::claim::{Change, GuardRef, Restore, Stake};
+use crate::lease::Lease;
+use crate::table::Id;
+use crate::time::{At, Time};
+
+/// A key's latest change, with what the caller wants to write along (`extra`).
+#[derive(Clone, Debug)]
+pub struct Pending<O, X> {
+    level: u32,
+    pub change: Change<O>,
+    pub extra: X,
+}
+
+#[derive(Clone, Debug)]
+struct Chain<K, O, X> {
+    key: K,
+    hash: u32,
+    /// The committed row that the first change was decided on.
+    base: Option<Lease<O>>,
+    /// One change per level at most, innermost last.
+    stack: Vec<Pending<O, X>>,
+}
+
+impl<K: Id, O: Id, X> Chain<K, O, X> {
+    fn stake(&self, change: &Change<O>) -> Stake<K> {
+        Stake {
+            key: self.key,
+            hash: self.hash,
+            serial: change.serial,
+            kind: change.kind,
+            deadline: change.deadline,
+            generation: change.generation,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Transaction<K, O, X> {
+    chains: Vec<Chain<K, O, X>>,
+    by_key: HashMap<K, usize>,
+    /// Which chain got a change at which level, in order.
+    log: Vec<(u32, usize)>,
+    guards: Vec<(u32, GuardRef<K>)>,
+    /// Keys on which the commit waits for guards.
+    pub intents: Vec<(K, u32)>,
+}
+
+impl<K: Id, O: Id, X> Default for Transaction<K, O, X> {
+    fn default() -> Self {
+        Transaction {
+            chains: Vec::new(),
+            by_key: HashMap::new(),
+            log: Vec::new(),
+            guards: Vec::new(),
+            intents: Vec::new(),
+        }
+    }
+}
+
+impl<K: Id, O: Id, X> Transaction<K, O, X> {
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty() && self.guards.is_empty()
+    }
+
+    /// How many keys have a change pending.
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub fn pending(&self, key: &K) -> Option<&Pending<O, X>> {
+        self.by_key.get(key).and_then(|i| self.chains[*i].stack.last())
+    }
+
+    /// Adds a change. `base` is the committed row it was decided on; it matters for the first change of a key only.
+    pub fn record(&mut self, level: u32, key: K, hash: u32, base: Option<Lease<O>>, change: Change<O>, extra: X) {
+        let index = *self.by_key.entry(key).or_insert_with(|| {
+            self.chains.push(Chain { key, hash, base, stack: Vec::new() });
+            self.chains.len() - 1
+        });
+        let pending = Pending { level, change, extra };
+        let stack = &mut self.chains[index].stack;
+        match stack.last_mut() {
+            Some(top) if top.level == level => *top = pending,
+            _ => {
+                stack.push(pending);
+                self.log.push((level, index));
+            }
+        }
+    }
+
+    pub fn add_guard(&mut self, level: u32, guard: GuardRef<K>) {
+        self.guards.push((level, guard));
+    }
+
+    pub fn guards(&self) -> impl Iterator<Item = GuardRef<K>> + '_ {
+        self.guards.iter().map(|(_, g)| *g)
+    }
+
+    /// Every key's latest change, in the order in which the keys were first changed, with the row it was decided on.
+    pub fn changes(&self) -> impl Iterator<Item = (&K, Option<&Lease<O>>, &Pending<O, X>)> + '_ {
+        self.chains.iter().filter_map(|c| c.stack.last().map(|top| (&c.key, c.base.as_ref(), top)))
+    }
+
+    /// What [`crate::Section::seal`] needs.
+    pub fn stakes(&self) -> impl Iterator<Item = Stake<K>> + '_ {
+        self.chains.iter().filter_map(|c| c.stack.last().map(|top| c.stake(&top.change)))
+    }
+
+    /// What [`crate::Section::finish`] needs: each stake and from when its key can be acquired.
+    pub fn outcomes(&self, committed: bool, at: At) -> impl Iterator<Item = (Stake<K>, Time)> + '_ {
+        self.chains.iter().filter_map(move |c| {
+            let top = c.stack.last()?;
+            let lease = if committed { top.change.lease } else { c.base };
+            Some((c.stake(&top.change), lease.map_or(Time::PAST, |l| l.acquirable_from(at))))
+        })
+    }
+
+    /// A savepoint is rolled back: takes off what it and the ones inside it recorded. Tells for each key what its claim
+    /// goes back to, and which guards go.
+    pub fn roll_back(
+        &mut self,
+        level: u32,
+        at: At,
+        mut claim: impl FnMut(Stake<K>, Restore),
+        mut guard: impl FnMut(GuardRef<K>),
+    ) {
+        while let Some(&(l, index)) = self.log.last() {
+            if l < level {
+                break;
+            }
+            self.log.pop();
+            let chain = &mut self.chains[index];
+            let Some(gone) = chain.stack.pop() else { continue };
+            let restore = match chain.stack.last() {
+                Some(top) => Restore::Change { kind: top.change.kind, deadline: top.change.deadline },
+                None => Restore::Nothing { acquirable_from: chain.base.map_or(Time::PAST, |l| l.acquirable_from(at)) },
+            };
+            claim(chain.stake(&gone.change), restore);
+            if chain.stack.is_empty() {
+                // the log had the chain's first entry: no later chain is in use
+                self.by_key.remove(&chain.key);
+            }
+        }
+        while self.chains.last().is_some_and(|c| c.stack.is_empty()) {
+            self.chains.pop();
+        }
+        while self.guards.last().is_some_and(|(l, _)| *l >= level) {
+            if let Some((_, g)) = self.guards.pop() {
+                guard(g);
+            }
+        }
+    }
+
+    /// A savepoint is released: what it recorded belongs to the level around it.
+    pub fn release(&mut self, level: u32) {
+        let outer = level - 1;
+        let first = self.log.partition_point(|(l, _)| *l < level);
+        let inner: Vec<(u32, usize)> = self.log.drain(first..).collect();
+        for (_, index) in inner {
+            let stack = &mut self.chains[index].stack;
+            let below = stack.len().checked_sub(2).map(|i| stack[i].level);
+            if let Some(top) = stack.last_mut() {
+                top.level = outer;
+            }
+            if below == Some(outer) {
+                let covered = stack.len() - 2;
+                stack.remove(covered);
+            } else {
+                self.log.push((outer, index));
+            }
+        }
+        for (l, _) in self.guards.iter_mut().rev().take_while(|(l, _)| *l >= level) {
+            *l = outer;
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Transaction::default();
+    }
+}
