@@ -1,0 +1,76 @@
+//! Arguments. A wrong one is `invalid_input` (S7): 22004 for NULL, else 22023, and the message names it.
+
+use lease_core::interval::{self, IntervalError};
+use lease_core::{NAME_MAX_BYTES, Name, NameError, Time};
+
+use crate::pg::function::Call;
+use crate::pg::{Error, Report, Result, sqlstate};
+use crate::session;
+
+/// The longest payload, as text.
+const PAYLOAD_MAX_BYTES: usize = 1024;
+
+/// A key or an owner: 1 to 255 bytes of the database's encoding.
+pub fn name(call: Call<'_>, index: usize, argument: &str) -> Result<Name> {
+    let bytes = call.text(index)?.ok_or_else(|| null(argument))?;
+    Name::new(bytes).map_err(|error| match error {
+        NameError::Empty => invalid(format!("{argument} must not be empty")).into(),
+        NameError::TooLong => invalid(format!("{argument} must not be longer than {NAME_MAX_BYTES} bytes"))
+            .detail(format!("It has {} bytes.", bytes.len()))
+            .into(),
+    })
+}
+
+/// Any value is an epoch; one that was never given is a mismatch, which is an answer and not an error.
+pub fn epoch(call: Call<'_>, index: usize) -> Result<i64> {
+    call.int8(index).ok_or_else(|| null("epoch"))
+}
+
+/// Microseconds, greater than zero. A lease granted now for that long ends at a time that PostgreSQL can show.
+pub fn ttl(call: Call<'_>, index: usize) -> Result<i64> {
+    let span = call.interval(index).ok_or_else(|| null("ttl"))?;
+    let ttl = interval::ttl(span.months, span.days, span.micros).map_err(|error| wrong_span("ttl", error))?;
+    if ttl >= Time::LIMIT.since(session::clock()?.lease) {
+        return Err(wrong_span("ttl", IntervalError::TooLarge));
+    }
+    Ok(ttl)
+}
+
+/// Microseconds, zero or more; NULL: do not wait.
+pub fn wait(call: Call<'_>, index: usize) -> Result<Option<i64>> {
+    let wait = call.interval(index).map(|span| interval::wait(span.months, span.days, span.micros));
+    wait.transpose().map_err(|error| wrong_span("wait", error))
+}
+
+/// A whole jsonb datum, not more than 1024 bytes as text.
+pub fn payload(call: Call<'_>, index: usize) -> Result<Option<Box<[u8]>>> {
+    let Some(payload) = call.jsonb(index)? else {
+        return Ok(None);
+    };
+    if payload.text_len > PAYLOAD_MAX_BYTES {
+        return Err(invalid(format!("payload must not be longer than {PAYLOAD_MAX_BYTES} bytes as text"))
+            .detail(format!("It has {} bytes.", payload.text_len))
+            .into());
+    }
+    Ok(Some(payload.bytes.into()))
+}
+
+fn wrong_span(argument: &str, error: IntervalError) -> Error {
+    match error {
+        IntervalError::NotExact => invalid(format!("{argument} must be an exact elapsed time"))
+            .detail("Months, years and infinity have no exact length.")
+            .hint("Use days (24 hours each), hours, minutes and seconds.")
+            .into(),
+        IntervalError::TooSmall if argument == "wait" => invalid(format!("{argument} must not be negative")).into(),
+        IntervalError::TooSmall => invalid(format!("{argument} must be greater than zero")).into(),
+        IntervalError::TooLarge => invalid(format!("{argument} is too long")).into(),
+    }
+}
+
+fn null(argument: &str) -> Error {
+    Report::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("{argument} must not be null")).into()
+}
+
+fn invalid(message: String) -> Report {
+    Report::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}

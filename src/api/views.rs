@@ -1,0 +1,65 @@
+//! The lease clock and the views. All of it changes nothing, and works in a read-only transaction and on a standby.
+
+use super::output;
+use crate::pg::Result;
+use crate::pg::function::{Call, Reply};
+use crate::pg::value::Value;
+use crate::session;
+
+/// `lease.now()` returns `timestamptz`: the lease clock, which every expiry is judged by (I7).
+pub fn now(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    call.value(output::time(session::clock()?.lease))
+}
+
+/// View `lease.clock`: `(lease_time timestamptz, wall_time timestamptz)`, both read at one moment.
+pub fn read_clock(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    let clock = session::clock()?;
+    call.row(&[output::time(clock.lease), output::time(clock.wall)])
+}
+
+/// View `lease.leases`: one row per key that has a row or an uncommitted change of the caller's, as of now.
+///
+/// Unless held, owner, expires_at, remaining and payload are NULL. ttl, granted_at, renewed_at and granted_to are those of
+/// the last grant or renewal.
+pub fn list_leases(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    let mut rows = call.rows()?;
+    session::leases(|lease| {
+        rows.push(&[
+            Value::Text(lease.key.as_bytes()),
+            output::state(lease.state),
+            output::or_null(lease.owner.as_ref(), |owner| Value::Text(owner.as_bytes())),
+            Value::Int8(lease.epoch),
+            output::or_null(lease.expires_at, output::time),
+            output::or_null(lease.remaining, output::span),
+            output::span(lease.ttl),
+            output::time(lease.granted_at),
+            output::time(lease.renewed_at),
+            output::or_null(lease.granted_to.as_deref(), Value::Text),
+            output::or_null(lease.payload.as_deref(), Value::Varlena),
+            Value::Bool(lease.in_flight),
+        ])
+    })?;
+    Ok(rows.finish())
+}
+
+/// View `lease.claims`: the uncommitted changes of this database's keys, by whatever session.
+pub fn list_claims(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    let mut rows = call.rows()?;
+    for claim in session::claims()? {
+        rows.push(&[
+            Value::Text(claim.key.as_bytes()),
+            output::or_null(claim.pid, Value::Int4),
+            output::kind(claim.kind),
+            output::or_null(claim.owner.as_ref(), |owner| Value::Text(owner.as_bytes())),
+            output::or_null(claim.epoch, Value::Int8),
+            output::time(claim.since),
+            output::or_null(claim.deadline, output::time),
+            Value::Bool(claim.sealed),
+        ])?;
+    }
+    Ok(rows.finish())
+}

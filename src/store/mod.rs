@@ -1,0 +1,136 @@
+//! The lease table `lease.entry`: found, judged and written by key, as `lease_core` sees it.
+//!
+//! Nothing here decides anything about a lease or knows who else is at work: [`crate::session`] does, and calls these
+//! functions in the order that the protocol asks for.
+
+mod row;
+
+use lease_core::{Lease, Name};
+
+use crate::pg::table::{self, Outcome, Table, View};
+use crate::pg::{Report, Result, sqlstate, text};
+
+pub use row::Row;
+
+/// What the table says of one key.
+pub struct Found {
+    pub row: Option<Row>,
+    /// The epoch that a key without a row starts from; 0 when there is a row.
+    pub floor: i64,
+}
+
+/// The latest committed row, or the floor if there is none (rule 3). The table is locked for the call only.
+///
+/// The row is read first: a purge raises the floor in the transaction that deletes the row, so whoever misses the row
+/// meets the floor. Beside a non-HOT update that is just committing a row can be missed too: the caller finds out by `ver`.
+pub fn find(key: &Name) -> Result<Found> {
+    match table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), View::Latest, Row::read))? {
+        Some(row) => Ok(Found { row: Some(row), floor: 0 }),
+        None => Ok(Found { row: None, floor: floor()? }),
+    }
+}
+
+/// The greatest epoch that a key without a row may have had.
+pub fn floor() -> Result<i64> {
+    let floor = table::read(&row::FLOOR, |floors| floors.only(View::Latest, |row| Ok(row.int8(0))))?;
+    Ok(floor.unwrap_or(0))
+}
+
+/// Whether the transaction's own snapshot shows the same lease as `row`, the latest one (rule 4; REPEATABLE READ and
+/// SERIALIZABLE). Versions are compared by content; a row that only one of them has makes them differ.
+pub fn snapshot_agrees(key: &Name, row: Option<&Row>) -> Result<bool> {
+    let seen = table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), View::Transaction, Row::read))?;
+    Ok(seen.map(|row| row.lease) == row.map(|row| row.lease))
+}
+
+/// Every row, under a snapshot taken now.
+pub fn scan(mut visit: impl FnMut(&Name, Row) -> Result<()>) -> Result<()> {
+    table::read(&row::ENTRY, |entries| entries.scan(|row| visit(&row::key(row)?, Row::read(row)?)))
+}
+
+/// Opens the table for writing. Its locks are kept to the end of the transaction, so that what comes later in it never
+/// waits for them (rule 2).
+pub fn write<R>(body: impl FnOnce(&Writer<'_>) -> Result<R>) -> Result<R> {
+    table::write(&row::ENTRY, |entries| body(&Writer { entries }))
+}
+
+/// What becomes of a column that the decision does not depend on.
+#[derive(Clone, Copy)]
+pub enum Edit<T> {
+    Keep,
+    Set(Option<T>),
+}
+
+impl<T> Edit<T> {
+    fn over(self, old: Option<T>) -> Option<T> {
+        match self {
+            Edit::Keep => old,
+            Edit::Set(new) => new,
+        }
+    }
+}
+
+pub struct Writer<'a> {
+    entries: &'a Table,
+}
+
+impl Writer<'_> {
+    /// The latest committed row, read anew (rule 10).
+    pub fn find(&self, key: &Name) -> Result<Option<Row>> {
+        self.entries.find(key.as_bytes(), View::Latest, Row::read)
+    }
+
+    /// Writes `new` (`None`: deletes the row) over `base`, the lease that it was decided on (`None`: there was no row).
+    ///
+    /// Never waits. Fails when the row is another one by now (40001), which only a write past the library can bring about, or
+    /// when it is locked by hand, or inserted by hand in a transaction still open (55P03).
+    ///
+    /// `payload` is a whole jsonb datum; it goes with the hold, whatever is asked for.
+    pub fn write(
+        &self,
+        key: &Name,
+        base: Option<&Lease<Name>>,
+        new: Option<&Lease<Name>>,
+        granted_to: Edit<&[u8]>,
+        payload: Edit<&[u8]>,
+    ) -> Result<()> {
+        self.entries.change(key.as_bytes(), |slot| {
+            let found = slot.row().map(Row::read).transpose()?;
+            if found.as_ref().map(|row| &row.lease) != base {
+                return Err(changed(key));
+            }
+            let outcome = match new {
+                Some(lease) => {
+                    let old = found.as_ref();
+                    let granted_to = granted_to.over(old.and_then(|row| row.granted_to.as_deref()));
+                    let payload = payload.over(old.and_then(|row| row.payload.as_deref()));
+                    slot.put(&row::values(key, lease, granted_to, payload))?
+                }
+                None => slot.delete()?,
+            };
+            match outcome {
+                Outcome::Done => Ok(()),
+                Outcome::Changed => Err(changed(key)),
+                Outcome::Locked => Err(locked(key)),
+            }
+        })
+    }
+}
+
+fn changed(key: &Name) -> crate::pg::Error {
+    let key = text::display(key.as_bytes());
+    Report::new(
+        sqlstate::SERIALIZATION_FAILURE,
+        format!("could not serialize access to the lease of key \"{key}\" due to a concurrent change"),
+    )
+    .detail("The row in lease.entry is no longer the one that the change was decided on.")
+    .hint("The transaction might succeed if retried.")
+    .into()
+}
+
+fn locked(key: &Name) -> crate::pg::Error {
+    let key = text::display(key.as_bytes());
+    Report::new(sqlstate::LOCK_NOT_AVAILABLE, format!("could not change the lease of key \"{key}\""))
+        .detail("Another transaction has locked or written its row in lease.entry directly.")
+        .into()
+}
