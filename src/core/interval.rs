@@ -36,8 +36,7 @@ fn exact(months: i32, days: i32, micros: i64) -> Result<i64, IntervalError> {
     if months != 0 {
         return Err(IntervalError::NotExact);
     }
-    // days * DAY fits: |i32| * 8.64e10 < 2^63 / 49
-    (i64::from(days) * DAY).checked_add(micros).ok_or(IntervalError::TooLarge)
+    i64::from(days).checked_mul(DAY).and_then(|d| d.checked_add(micros)).ok_or(IntervalError::TooLarge)
 }
 
 #[cfg(test)]
