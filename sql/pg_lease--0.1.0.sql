@@ -61,7 +61,7 @@ COMMENT ON COLUMN lease.entry.expires_at IS 'Lease time at which the hold ends, 
 COMMENT ON COLUMN lease.entry.clock_base IS 'Start of the lease clock that the times were read from';
 COMMENT ON COLUMN lease.entry.state IS 'h: held (until expires_at, whatever this says later), l: lapsed, f: free (released)';
 COMMENT ON COLUMN lease.entry.owner IS 'The holder; of a lapsed lease the last one; NULL: free';
-COMMENT ON COLUMN lease.entry.granted_to IS 'Name of the role that the last grant was made to, for the eye only';
+COMMENT ON COLUMN lease.entry.granted_to IS 'Name of the role that the last grant was made to, for the eye only; NULL once released';
 COMMENT ON COLUMN lease.entry.payload IS 'What the holder publishes about itself; NULL once unowned';
 
 -- No row means 0. Not a row with 0: a restored dump would then bring in a second one.

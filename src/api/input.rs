@@ -1,11 +1,10 @@
 //! Arguments. A wrong one is `invalid_input` (S7): 22004 for NULL, else 22023, and the message names it.
 
 use lease_core::interval::{self, IntervalError};
-use lease_core::{NAME_MAX_BYTES, Name, NameError, Time};
+use lease_core::{NAME_MAX_BYTES, Name, NameError};
 
 use crate::pg::function::Call;
 use crate::pg::{Error, Report, Result, sqlstate};
-use crate::session;
 
 /// The longest payload, as text.
 const PAYLOAD_MAX_BYTES: usize = 1024;
@@ -26,14 +25,10 @@ pub fn epoch(call: Call<'_>, index: usize) -> Result<i64> {
     call.int8(index).ok_or_else(|| null("epoch"))
 }
 
-/// Microseconds, greater than zero. A lease granted now for that long ends at a time that PostgreSQL can show.
+/// Microseconds, greater than zero.
 pub fn ttl(call: Call<'_>, index: usize) -> Result<i64> {
     let span = call.interval(index).ok_or_else(|| null("ttl"))?;
-    let ttl = interval::ttl(span.months, span.days, span.micros).map_err(|error| wrong_span("ttl", error))?;
-    if ttl >= Time::LIMIT.since(session::clock()?.lease) {
-        return Err(wrong_span("ttl", IntervalError::TooLarge));
-    }
-    Ok(ttl)
+    interval::ttl(span.months, span.days, span.micros).map_err(|error| wrong_span("ttl", error))
 }
 
 /// Microseconds, zero or more; NULL: do not wait.
@@ -63,7 +58,7 @@ fn wrong_span(argument: &str, error: IntervalError) -> Error {
             .into(),
         IntervalError::TooSmall if argument == "wait" => invalid(format!("{argument} must not be negative")).into(),
         IntervalError::TooSmall => invalid(format!("{argument} must be greater than zero")).into(),
-        IntervalError::TooLarge => invalid(format!("{argument} is too long")).into(),
+        IntervalError::TooLarge => invalid(format!("{argument} is out of range")).into(),
     }
 }
 

@@ -21,8 +21,8 @@ pub fn read_clock(call: Call<'_>) -> Result<Reply<'_>> {
 
 /// View `lease.leases`: one row per key that has a row or an uncommitted change of the caller's, as of now.
 ///
-/// Unless held, owner, expires_at, remaining and payload are NULL. ttl, granted_at, renewed_at and granted_to are those of
-/// the last grant or renewal.
+/// Unless held, owner, expires_at, remaining and payload are NULL. ttl, granted_at and renewed_at are those of the last
+/// grant or renewal; granted_to is the role that the last grant was made to, NULL once released.
 pub fn list_leases(call: Call<'_>) -> Result<Reply<'_>> {
     session::ready()?;
     let mut rows = call.rows()?;

@@ -5,10 +5,12 @@
 
 mod row;
 
+use std::ops::Deref;
+
 use lease_core::{Lease, Name};
 
 use crate::pg::table::{self, Outcome, Table, View};
-use crate::pg::{Report, Result, sqlstate, text};
+use crate::pg::{Error, Report, Result, sqlstate, text};
 
 pub use row::Row;
 
@@ -54,18 +56,36 @@ pub fn write<R>(body: impl FnOnce(&Writer<'_>) -> Result<R>) -> Result<R> {
     table::write(&row::ENTRY, |entries| body(&Writer { entries }))
 }
 
-/// What becomes of a column that the decision does not depend on.
-#[derive(Clone, Copy)]
+/// What becomes of a column that no decision depends on.
+#[derive(Clone, Copy, Debug)]
 pub enum Edit<T> {
     Keep,
     Set(Option<T>),
 }
 
 impl<T> Edit<T> {
-    fn over(self, old: Option<T>) -> Option<T> {
+    /// The value, where `old` stood.
+    pub fn over(self, old: Option<T>) -> Option<T> {
         match self {
             Edit::Keep => old,
             Edit::Set(new) => new,
+        }
+    }
+
+    /// Both in one: `before`, then this.
+    pub fn after(self, before: Edit<T>) -> Edit<T> {
+        match self {
+            Edit::Keep => before,
+            set => set,
+        }
+    }
+}
+
+impl<T: Deref> Edit<T> {
+    pub fn as_deref(&self) -> Edit<&T::Target> {
+        match self {
+            Edit::Keep => Edit::Keep,
+            Edit::Set(value) => Edit::Set(value.as_deref()),
         }
     }
 }
@@ -117,7 +137,7 @@ impl Writer<'_> {
     }
 }
 
-fn changed(key: &Name) -> crate::pg::Error {
+fn changed(key: &Name) -> Error {
     let key = text::display(key.as_bytes());
     Report::new(
         sqlstate::SERIALIZATION_FAILURE,
@@ -128,7 +148,7 @@ fn changed(key: &Name) -> crate::pg::Error {
     .into()
 }
 
-fn locked(key: &Name) -> crate::pg::Error {
+fn locked(key: &Name) -> Error {
     let key = text::display(key.as_bytes());
     Report::new(sqlstate::LOCK_NOT_AVAILABLE, format!("could not change the lease of key \"{key}\""))
         .detail("Another transaction has locked or written its row in lease.entry directly.")
