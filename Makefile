@@ -58,7 +58,7 @@ export CARGO_TARGET_DIR
 pg_config_path := $(shell command -v $(PG_CONFIG))
 export PGRX_PG_CONFIG_PATH := $(if $(filter $(shell command -v pg_config),$(pg_config_path)),pg_config,$(pg_config_path))
 
-cargo_flags = --release --locked --no-default-features --features pg$(MAJORVERSION)$(1)
+cargo_flags = --release --locked --no-default-features --features "pg$(MAJORVERSION)$(1)"
 
 # cargo knows what is out of date, make does not: always ask it, where there is one (`sudo make install` may have none).
 .PHONY: cargo-build
@@ -83,9 +83,11 @@ test-points: cargo-build
 		cp $(LINKED) $(TEST_LIB); \
 	fi
 
+CHECK ?= regress isolation tap
+export CHECK
 .PHONY: installcheck
-installcheck: test-points
-	@TEST_LIB=$(TEST_LIB) VARIANT=$(VARIANT) scripts/check
+installcheck: $(if $(filter tap,$(CHECK)),test-points)
+	@TEST_LIB=$(TEST_LIB) VARIANT=$(VARIANT) exec scripts/check
 
 # `sudo` only where this user may not write to the server's folders
 .PHONY: test-install
@@ -101,7 +103,7 @@ run-test:
 	@$(MAKE) --no-print-directory installcheck
 
 run-demo: test-install
-	@scripts/demo
+	@exec scripts/demo
 
 run-lint:
 	$(CARGO) fmt --all --check

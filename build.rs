@@ -3,6 +3,7 @@
 //! pgrx-pg-sys wraps each C function in an error boundary of its own, which loses parts of an error and cannot be
 //! handed to C as a callback; hence our own declarations, over its types.
 
+use bindgen::callbacks::{DeriveInfo, ParseCallbacks};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -28,6 +29,8 @@ fn main() {
     let server_headers = pg_config("--includedir-server");
     let mut flags = vec![format!("-I{server_headers}"), "-Isrc/pg".to_owned()];
     flags.extend(pg_config("--cppflags").split_whitespace().map(str::to_owned));
+    let version = env::var("CARGO_PKG_VERSION").expect("set by cargo");
+    flags.push(format!("-DPG_LEASE_VERSION=\"{version}\""));
     if env::var_os("CARGO_FEATURE_TEST_POINTS").is_some() {
         flags.push("-DPG_LEASE_TEST_POINTS".to_owned());
     }
@@ -55,6 +58,16 @@ fn compile_shim(flags: &[String]) {
     build.compile("pg_lease_shim");
 }
 
+/// The shim's structs are plain data, which bindgen cannot know: the types in them are pgrx-pg-sys's.
+#[derive(Debug)]
+struct PlainData;
+
+impl ParseCallbacks for PlainData {
+    fn add_derives(&self, _: &DeriveInfo<'_>) -> Vec<String> {
+        ["Clone", "Copy"].map(str::to_owned).to_vec()
+    }
+}
+
 fn bind(flags: &[String]) {
     let list = fs::read_to_string(EXTERNS).unwrap_or_default();
     let names: Vec<&str> =
@@ -70,6 +83,7 @@ fn bind(flags: &[String]) {
         .override_abi(bindgen::Abi::CUnwind, ".*")
         .default_enum_style(bindgen::EnumVariation::ModuleConsts)
         .rust_edition(bindgen::RustEdition::Edition2024)
+        .parse_callbacks(Box::new(PlainData))
         .layout_tests(false)
         .generate_comments(false);
     for name in &names {
@@ -79,9 +93,7 @@ fn bind(flags: &[String]) {
 
     let text = bindings.to_string();
     for name in &names {
-        let bound = text
-            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .any(|word| word == *name);
+        let bound = text.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == *name);
         assert!(bound, "{EXTERNS}: {name} is not declared by {SHIM_H} or what it includes, in this server's version");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
