@@ -1,0 +1,32 @@
+//! pg_lease: leases with epochs, waiting and fencing for PostgreSQL.
+//!
+//! | module | is |
+//! |---|---|
+//! | `lease_core` (src/core) | what a lease is: pure decisions, no PostgreSQL |
+//! | [`pg`] | how we talk to PostgreSQL: the only home of unsafe calls, C and version differences |
+//! | [`shared`] | what lives in shared memory, and its locks |
+//! | [`store`] | the lease table |
+//! | [`session`] | this backend's transaction: pending changes, waits, commit |
+//! | [`api`] | the SQL functions: decode, call, encode |
+//!
+//! Imports point one way: api -> session -> store, shared -> pg; lease_core is used by all above pg and uses nothing.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+#[cfg(not(panic = "unwind"))]
+compile_error!("a panic must unwind to the entry guard: build with panic = \"unwind\"");
+
+mod pg;
+
+pg::module::pg_module!(init);
+
+/// Runs in the postmaster when the library is in shared_preload_libraries, else in the first backend that calls a
+/// function: then there is no shared memory, and the functions say so.
+fn init() -> pg::Result<()> {
+    #[cfg(feature = "test-points")]
+    pg::test_points::define()?;
+    if !pg::module::preloading() {
+        return Ok(());
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! How we talk to PostgreSQL: one file per concept of it.
+//!
+//! The only home of `unsafe` calls into the server, of `extern`, of pgrx_pg_sys and of C. Knows nothing of leases.
+//!
+//! Rules of this layer:
+//!
+//! 1. A C function that can raise an ERROR is called through [`guard::call`] and nothing else; whatever is called
+//!    otherwise has its reason written beside it.
+//! 2. An error is a value ([`Error`]) until it reaches the entry guard, which alone hands it back to PostgreSQL.
+//!    Nobody else consumes one.
+//! 3. `Drop` never calls what can raise. What PostgreSQL's resource owners give back after an error is left to them.
+//! 4. Nothing runs under an LWLock of ours that can raise, wait or allocate.
+//! 5. Differences between PostgreSQL's versions are in shim.c.
+
+pub mod clock;
+pub mod condvar;
+pub mod error;
+pub mod function;
+mod guard;
+pub mod guc;
+pub mod interrupt;
+pub mod lock;
+pub mod log;
+pub mod lwlock;
+pub mod memory;
+pub mod module;
+pub mod proc;
+pub mod role;
+pub mod shmem;
+pub mod spi;
+mod sys;
+pub mod table;
+pub mod test_points;
+pub mod text;
+pub mod value;
+pub mod xact;
+
+pub use error::{Error, Report, Result, SqlState, sqlstate};
+pub(crate) use function::pg_function;
+pub(crate) use test_points::test_point;

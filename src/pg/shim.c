@@ -1,0 +1,1043 @@
+/* See shim.h.  The one file, on either side, that knows PostgreSQL's versions. */
+#include "shim.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/multixact.h"
+#include "access/relscan.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_collation_d.h"
+#include "catalog/pg_type_d.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "executor/tuptable.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "nodes/execnodes.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timeout.h"
+#include "utils/tuplestore.h"
+#include "utils/wait_event.h"
+#ifdef PG_LEASE_TEST_POINTS
+#include "common/hashfn.h"
+#include "utils/errcodes.h"
+#endif
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "pg_lease knows PostgreSQL 15 to 18"
+#endif
+
+/* ---------------------------------------------------------------- errors */
+
+bool
+pgl_try(PglThunk fn, void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool ok = true;
+
+	PG_TRY();
+	{
+		fn(arg);
+	}
+	PG_CATCH();
+	{
+		/* elog.c leaves ErrorContext current */
+		MemoryContextSwitchTo(context);
+		ok = false;
+	}
+	PG_END_TRY();
+	return ok;
+}
+
+void
+pgl_rethrow(void)
+{
+	PG_RE_THROW();
+}
+
+void
+pgl_report(int level, const PglReport *report)
+{
+	const char *s = report->sqlstate;
+
+	/* the precision of %.*s counts bytes */
+	ereport(level,
+			errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
+			errmsg_internal("%.*s", (int) report->message.len, report->message.data),
+			report->detail.data ? errdetail_internal("%.*s", (int) report->detail.len, report->detail.data) : 0,
+			report->detail_log.data ? errdetail_log("%.*s", (int) report->detail_log.len, report->detail_log.data) : 0,
+			report->hint.data ? errhint("%.*s", (int) report->hint.len, report->hint.data) : 0);
+}
+
+void
+pgl_warn(const PglReport *report)
+{
+	/* errfinish zeroes the first two on its way to raising */
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		pgl_report(WARNING, report);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+	}
+	PG_END_TRY();
+}
+
+/* ---------------------------------------------------------------- the module */
+
+const void *
+pgl_magic(void)
+{
+#if PG_VERSION_NUM >= 180000
+	static const Pg_magic_struct magic = PG_MODULE_MAGIC_DATA(.name = "pg_lease", .version = PG_LEASE_VERSION);
+#else
+	static const Pg_magic_struct magic = PG_MODULE_MAGIC_DATA;
+#endif
+
+	return &magic;
+}
+
+/* ---------------------------------------------------------------- values */
+
+bool
+pgl_text_in_place(Datum datum, PglText *text)
+{
+	struct varlena *v = (struct varlena *) DatumGetPointer(datum);
+
+	if (VARATT_IS_EXTERNAL(v) || VARATT_IS_COMPRESSED(v))
+		return false;
+	text->data = VARDATA_ANY(v);
+	text->len = VARSIZE_ANY_EXHDR(v);
+	return true;
+}
+
+void
+pgl_text_detoast(Datum datum, PglText *text)
+{
+	struct varlena *v = PG_DETOAST_DATUM_PACKED(datum);
+
+	text->data = VARDATA_ANY(v);
+	text->len = VARSIZE_ANY_EXHDR(v);
+}
+
+void
+pgl_interval(Datum datum, PglValue *value)
+{
+	Interval   *interval = DatumGetIntervalP(datum);
+
+	value->kind = PGL_INTERVAL;
+	value->len = interval->month;
+	value->days = interval->day;
+	value->number = interval->time;
+	value->data = NULL;
+}
+
+void
+pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len)
+{
+	Jsonb	   *jsonb = DatumGetJsonbP(datum);
+	char	   *text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
+
+	*text_len = (int32) strlen(text);
+	pfree(text);
+	varlena->data = (const char *) jsonb;
+	varlena->len = VARSIZE(jsonb);
+}
+
+void
+pgl_array(Datum datum, bool of_text, PglArray *result)
+{
+	ArrayType  *array = DatumGetArrayTypeP(datum);
+
+	result->dimensions = ARR_NDIM(array);
+	if (of_text)
+		deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
+						  &result->elements, &result->nulls, &result->count);
+	else
+		deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+						  &result->elements, &result->nulls, &result->count);
+}
+
+Datum
+pgl_datum(const PglValue *value)
+{
+	switch ((PglKind) value->kind)
+	{
+		case PGL_NULL:
+			return (Datum) 0;
+		case PGL_BOOL:
+			return BoolGetDatum(value->number != 0);
+		case PGL_INT4:
+			return Int32GetDatum((int32) value->number);
+		case PGL_INT8:
+			return Int64GetDatum(value->number);
+		case PGL_TIMESTAMPTZ:
+			return TimestampTzGetDatum(value->number);
+		case PGL_CHAR:
+			return CharGetDatum((char) value->number);
+		case PGL_INTERVAL:
+			{
+				Interval   *interval = palloc(sizeof(Interval));
+
+				interval->month = value->len;
+				interval->day = value->days;
+				interval->time = value->number;
+				return IntervalPGetDatum(interval);
+			}
+		case PGL_TEXT:
+			return PointerGetDatum(cstring_to_text_with_len(value->data, value->len));
+		case PGL_VARLENA:
+			{
+				char	   *copy = palloc(value->len);
+
+				memcpy(copy, value->data, value->len);
+				return PointerGetDatum(copy);
+			}
+	}
+	elog(ERROR, "unknown kind of value: %d", value->kind);
+}
+
+static Oid
+kind_type(PglKind kind)
+{
+	switch (kind)
+	{
+		case PGL_BOOL:
+			return BOOLOID;
+		case PGL_INT4:
+			return INT4OID;
+		case PGL_INT8:
+			return INT8OID;
+		case PGL_TIMESTAMPTZ:
+			return TIMESTAMPTZOID;
+		case PGL_CHAR:
+			return CHAROID;
+		case PGL_INTERVAL:
+			return INTERVALOID;
+		case PGL_TEXT:
+			return TEXTOID;
+		case PGL_VARLENA:
+			return JSONBOID;
+		case PGL_NULL:
+			break;
+	}
+	return InvalidOid;
+}
+
+static void
+to_datums(TupleDesc desc, const PglValue *values, int32 count, Datum *datums, bool *nulls)
+{
+	if (desc->natts != count)
+		elog(ERROR, "%d values for %d columns", count, desc->natts);
+	for (int i = 0; i < count; i++)
+	{
+		nulls[i] = values[i].kind == PGL_NULL;
+		if (!nulls[i] && TupleDescAttr(desc, i)->atttypid != kind_type(values[i].kind))
+			elog(ERROR, "value of kind %d for column %d of type %u",
+				 values[i].kind, i + 1, TupleDescAttr(desc, i)->atttypid);
+		datums[i] = pgl_datum(&values[i]);
+	}
+}
+
+/*
+ * The row type of the OUT arguments of a function.  PostgreSQL builds it anew for each call, for longer than the rest
+ * of the call takes; a function's arguments never change, so one look per function and process is enough.
+ */
+static TupleDesc
+row_type(FunctionCallInfo fcinfo)
+{
+	static struct
+	{
+		Oid			function;
+		TupleDesc	desc;
+	}			known[32];
+	Oid			function = fcinfo->flinfo->fn_oid;
+	TupleDesc	desc;
+	int			i;
+
+	for (i = 0; i < lengthof(known) && known[i].desc != NULL; i++)
+		if (known[i].function == function)
+			return known[i].desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("function returning record called in context that cannot accept type record"));
+	/* registered in the process's own table of row types, which keeps a copy with this number for ever */
+	desc = BlessTupleDesc(desc);
+	if (i < lengthof(known))
+	{
+		MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+		TupleDesc	copy = CreateTupleDescCopy(desc);
+
+		MemoryContextSwitchTo(context);
+		known[i].function = function;
+		known[i].desc = copy;
+		desc = copy;
+	}
+	return desc;
+}
+
+Datum
+pgl_row_datum(FunctionCallInfo fcinfo, const PglValue *values, int32 count)
+{
+	TupleDesc	desc = row_type(fcinfo);
+	Datum		datums[PGL_COLUMNS_MAX];
+	bool		nulls[PGL_COLUMNS_MAX];
+
+	if (count > PGL_COLUMNS_MAX)
+		elog(ERROR, "too many columns: %d", count);
+	to_datums(desc, values, count, datums, nulls);
+	return HeapTupleGetDatum(heap_form_tuple(desc, datums, nulls));
+}
+
+void
+pgl_rows_begin(FunctionCallInfo fcinfo)
+{
+	InitMaterializedSRF(fcinfo, 0);
+}
+
+void
+pgl_rows_push(FunctionCallInfo fcinfo, const PglValue *values, int32 count)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		datums[PGL_COLUMNS_MAX];
+	bool		nulls[PGL_COLUMNS_MAX];
+
+	if (count > PGL_COLUMNS_MAX)
+		elog(ERROR, "too many columns: %d", count);
+	to_datums(result->setDesc, values, count, datums, nulls);
+	tuplestore_putvalues(result->setResult, result->setDesc, datums, nulls);
+}
+
+/* ---------------------------------------------------------------- tables */
+
+static Oid
+find_relation(const PglShape *shape)
+{
+	Oid			schema = get_namespace_oid(shape->schema, true);
+
+	return OidIsValid(schema) ? get_relname_relid(shape->name, schema) : InvalidOid;
+}
+
+/* The locked relation of that name; NULL: there is none */
+static Relation
+open_relation(const PglShape *shape, LOCKMODE lockmode)
+{
+	for (;;)
+	{
+		Oid			oid = find_relation(shape);
+		Relation	rel;
+
+		if (!OidIsValid(oid))
+			return NULL;
+		rel = try_table_open(oid, lockmode);
+		/* once locked it is known under its present name */
+		if (rel != NULL && find_relation(shape) == oid)
+			return rel;
+		if (rel != NULL)
+			table_close(rel, lockmode);
+		else if (find_relation(shape) == oid)
+			return NULL;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static bool
+table_fits(Relation rel, const PglShape *shape)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	/*
+	 * Without a TOAST relation no value is stored out of line: then writing needs no snapshot, and a lock on this
+	 * relation covers everything.
+	 */
+	if (rel->rd_rel->relkind != RELKIND_RELATION ||
+		rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
+		rel->rd_tableam != GetHeapamTableAmRoutine() ||
+		OidIsValid(rel->rd_rel->reltoastrelid) ||
+		desc->natts != shape->columns)
+		return false;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (att->attisdropped || att->atttypid != kind_type(shape->kinds[i]))
+			return false;
+	}
+	return true;
+}
+
+static Oid
+primary_key(Relation rel)
+{
+#if PG_VERSION_NUM >= 180000
+	return RelationGetPrimaryKeyIndex(rel, false);
+#else
+	return RelationGetPrimaryKeyIndex(rel);
+#endif
+}
+
+static bool
+key_index_fits(Relation index, const PglShape *shape)
+{
+	Form_pg_index form = index->rd_index;
+
+	return index->rd_rel->relam == BTREE_AM_OID &&
+		form->indisunique && form->indimmediate && form->indisvalid && form->indisready &&
+		form->indnkeyatts == 1 && form->indkey.values[0] == shape->key + 1 &&
+		index->rd_opcintype[0] == TEXTOID && index->rd_indcollation[0] == C_COLLATION_OID;
+}
+
+/* Every index must be kept up, also the second one that stands beside the first during REINDEX CONCURRENTLY */
+static bool
+open_other_indexes(PglTable *table, Oid key_index, LOCKMODE lockmode)
+{
+	List	   *indexes = RelationGetIndexList(table->rel);
+	ListCell   *cell;
+	bool		fits = true;
+
+	foreach(cell, indexes)
+	{
+		Oid			oid = lfirst_oid(cell);
+		Relation	index;
+
+		if (oid == key_index)
+			continue;
+		if (table->indexes_open == PGL_INDEXES_MAX)
+		{
+			fits = false;
+			break;
+		}
+		index = index_open(oid, lockmode);
+		table->indexes[table->indexes_open++] = index;
+		if (RelationGetIndexExpressions(index) != NIL || RelationGetIndexPredicate(index) != NIL ||
+			index->rd_index->indisexclusion)
+			fits = false;
+	}
+	list_free(indexes);
+	return fits;
+}
+
+int
+pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
+{
+	LOCKMODE	lockmode = for_writing ? RowExclusiveLock : AccessShareLock;
+	bool		fits;
+
+	memset(table, 0, sizeof(PglTable));
+	table->shape = shape;
+	table->rel = open_relation(shape, lockmode);
+	if (table->rel == NULL)
+		return PGL_MISSING;
+
+	fits = table_fits(table->rel, shape);
+	if (fits)
+	{
+		Oid			key_index = InvalidOid;
+
+		if (shape->key >= 0)
+		{
+			key_index = primary_key(table->rel);
+			fits = OidIsValid(key_index);
+			if (fits)
+			{
+				table->indexes[table->indexes_open++] = index_open(key_index, lockmode);
+				fits = key_index_fits(table->indexes[0], shape);
+			}
+		}
+		if (fits && for_writing)
+			fits = open_other_indexes(table, key_index, lockmode);
+	}
+	if (!fits)
+	{
+		pgl_table_close(table, false);
+		return PGL_MISSHAPEN;
+	}
+	table->row = table_slot_create(table->rel, NULL);
+	return PGL_OPENED;
+}
+
+void
+pgl_table_close(PglTable *table, bool keep_locks)
+{
+	LOCKMODE	lockmode = keep_locks ? NoLock : AccessShareLock;
+
+	if (table->row != NULL)
+		ExecDropSingleTupleTableSlot(table->row);
+	if (table->new_row != NULL)
+		ExecDropSingleTupleTableSlot(table->new_row);
+	if (table->lock_row != NULL)
+		ExecDropSingleTupleTableSlot(table->lock_row);
+	while (table->indexes_open > 0)
+		index_close(table->indexes[--table->indexes_open], lockmode);
+	table_close(table->rel, lockmode);
+}
+
+int
+pgl_table_try_lock(const PglShape *shape, int lockmode)
+{
+	Oid			oid = find_relation(shape);
+
+	if (!OidIsValid(oid))
+		return PGL_MISSING;
+	if (!ConditionalLockRelationOid(oid, lockmode))
+		return PGL_BUSY;
+	/* dropped, or renamed, before we had the lock */
+	return find_relation(shape) == oid ? PGL_OPENED : PGL_MISSING;
+}
+
+/* The pinned row's columns, valid as long as the pin */
+static void
+read_row(PglTable *table)
+{
+	TupleTableSlot *slot = table->row;
+
+	slot_getallattrs(slot);
+	for (int i = 0; i < table->shape->columns; i++)
+	{
+		PglValue   *value = &table->values[i];
+		Datum		datum = slot->tts_values[i];
+
+		value->kind = slot->tts_isnull[i] ? PGL_NULL : table->shape->kinds[i];
+		switch ((PglKind) value->kind)
+		{
+			case PGL_NULL:
+				break;
+			case PGL_BOOL:
+				value->number = DatumGetBool(datum);
+				break;
+			case PGL_INT4:
+				value->number = DatumGetInt32(datum);
+				break;
+			case PGL_INT8:
+				value->number = DatumGetInt64(datum);
+				break;
+			case PGL_TIMESTAMPTZ:
+				value->number = DatumGetTimestampTz(datum);
+				break;
+			case PGL_CHAR:
+				value->number = (uint8) DatumGetChar(datum);
+				break;
+			case PGL_INTERVAL:
+				pgl_interval(datum, value);
+				break;
+			case PGL_TEXT:
+				{
+					PglText		text;
+
+					/* INSERT ... SELECT by hand can bring in a compressed value */
+					if (!pgl_text_in_place(datum, &text))
+						pgl_text_detoast(datum, &text);
+					value->data = text.data;
+					value->len = text.len;
+					break;
+				}
+			case PGL_VARLENA:
+				{
+					struct varlena *v = PG_DETOAST_DATUM(datum);
+
+					value->data = (const char *) v;
+					value->len = VARSIZE(v);
+					break;
+				}
+		}
+	}
+}
+
+/* Latest: what is committed now, and what this transaction wrote.  Transaction: what its snapshot sees. */
+static Snapshot
+scan_snapshot(int view)
+{
+	/*
+	 * Neither is an MVCC snapshot, so neither takes predicate locks under SERIALIZABLE.  SnapshotSelf can find no
+	 * version at all beside a concurrent update that is not HOT: the caller must be able to tell.
+	 */
+	return view == PGL_TRANSACTION ? SnapshotAny : SnapshotSelf;
+}
+
+static IndexScanDesc
+begin_key_scan(PglTable *table, Snapshot snapshot, struct varlena *key)
+{
+	IndexScanDesc scan;
+	ScanKeyData scankey;
+
+#if PG_VERSION_NUM >= 180000
+	scan = index_beginscan(table->rel, table->indexes[0], snapshot, NULL, 1, 0);
+#else
+	scan = index_beginscan(table->rel, table->indexes[0], snapshot, 1, 0);
+#endif
+	ScanKeyEntryInitialize(&scankey, 0, 1, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ,
+						   PointerGetDatum(key));
+	index_rescan(scan, &scankey, 1, NULL, 0);
+	return scan;
+}
+
+bool
+pgl_table_find(PglTable *table, PglText key, int view)
+{
+	Snapshot	visible = view == PGL_TRANSACTION ? GetTransactionSnapshot() : NULL;
+	text	   *key_text = cstring_to_text_with_len(key.data, key.len);
+	IndexScanDesc scan = begin_key_scan(table, scan_snapshot(view), key_text);
+	bool		found;
+
+	do
+		found = index_getnext_slot(scan, ForwardScanDirection, table->row);
+	while (found && visible != NULL && !table_tuple_satisfies_snapshot(table->rel, table->row, visible));
+	/* the slot has a pin of its own */
+	index_endscan(scan);
+	pfree(key_text);
+	if (found)
+		read_row(table);
+	else
+		ExecClearTuple(table->row);
+	return found;
+}
+
+bool
+pgl_table_first(PglTable *table, int view)
+{
+	Snapshot	visible = view == PGL_TRANSACTION ? GetTransactionSnapshot() : NULL;
+	TableScanDesc scan = table_beginscan_strat(table->rel, scan_snapshot(view), 0, NULL, true, false);
+	bool		found;
+
+	do
+		found = table_scan_getnextslot(scan, ForwardScanDirection, table->row);
+	while (found && visible != NULL && !table_tuple_satisfies_snapshot(table->rel, table->row, visible));
+	table_endscan(scan);
+	if (found)
+		read_row(table);
+	else
+		ExecClearTuple(table->row);
+	return found;
+}
+
+void
+pgl_table_let_go(PglTable *table)
+{
+	ExecClearTuple(table->row);
+}
+
+static TupleTableSlot *
+new_row(PglTable *table, const PglValue *values)
+{
+	TupleTableSlot *slot = table->new_row;
+
+	if (slot == NULL)
+		slot = table->new_row = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsVirtual);
+	ExecClearTuple(slot);
+	to_datums(RelationGetDescr(table->rel), values, table->shape->columns, slot->tts_values, slot->tts_isnull);
+	for (int i = 0; i < table->shape->columns; i++)
+		if (slot->tts_isnull[i] && TupleDescAttr(RelationGetDescr(table->rel), i)->attnotnull)
+			elog(ERROR, "null value in column %d of relation \"%s\"", i + 1, RelationGetRelationName(table->rel));
+	ExecStoreVirtualTuple(slot);
+	return slot;
+}
+
+static void
+index_row(PglTable *table, TupleTableSlot *slot, bool key_unchanged)
+{
+	for (int i = 0; i < table->indexes_open; i++)
+	{
+		Relation	index = table->indexes[i];
+		IndexInfo  *info = BuildIndexInfo(index);
+		Datum		datums[INDEX_MAX_KEYS];
+		bool		nulls[INDEX_MAX_KEYS];
+
+		if (info->ii_ReadyForInserts)
+		{
+			FormIndexDatum(info, slot, NULL, datums, nulls);
+			index_insert(index, datums, nulls, &slot->tts_tid, table->rel,
+						 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+						 key_unchanged && i == 0, info);
+#if PG_VERSION_NUM >= 170000
+			index_insert_cleanup(index, info);
+#endif
+		}
+		pfree(info);
+	}
+}
+
+int
+pgl_table_insert(PglTable *table, const PglValue *values)
+{
+	TupleTableSlot *slot = new_row(table, values);
+
+	if (table->shape->key >= 0)
+	{
+		/* a row that came meanwhile by hand: do not wait for whoever writes it */
+		SnapshotData dirty;
+		IndexScanDesc scan;
+		bool		found;
+
+		InitDirtySnapshot(dirty);
+		scan = begin_key_scan(table, &dirty, (struct varlena *) DatumGetPointer(slot->tts_values[table->shape->key]));
+		found = index_getnext_slot(scan, ForwardScanDirection, table->row);
+		index_endscan(scan);
+		ExecClearTuple(table->row);
+		if (found)
+			return TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax) ? PGL_LOCKED : PGL_CHANGED;
+	}
+	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
+	index_row(table, slot, false);
+	ExecClearTuple(slot);
+	CommandCounterIncrement();
+	return PGL_DONE;
+}
+
+static int
+outcome(TM_Result result)
+{
+	switch (result)
+	{
+		case TM_Ok:
+			return PGL_DONE;
+		case TM_Updated:
+		case TM_Deleted:
+			return PGL_CHANGED;
+		case TM_WouldBlock:
+		case TM_BeingModified:
+			return PGL_LOCKED;
+		case TM_Invisible:
+		case TM_SelfModified:
+			break;
+	}
+	elog(ERROR, "unexpected state of a row to be written: %d", (int) result);
+}
+
+/* Somebody who still runs has the row locked, or has written over it */
+static bool
+row_in_use(PglTable *table)
+{
+	HeapTupleHeader header = ((HeapTupleTableSlot *) table->row)->tuple->t_data;
+	TransactionId xmax = HeapTupleHeaderGetRawXmax(header);
+
+	if (header->t_infomask & HEAP_XMAX_INVALID)
+		return false;
+	if (header->t_infomask & HEAP_XMAX_IS_MULTI)
+		return MultiXactIdIsRunning(xmax, HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask));
+	return !TransactionIdIsCurrentTransactionId(xmax) && TransactionIdIsInProgress(xmax);
+}
+
+/* Updating or deleting would wait for a row lock; this does not */
+static int
+lock_row(PglTable *table, LockTupleMode mode)
+{
+	TM_FailureData failure;
+
+	if (!row_in_use(table))
+		return PGL_DONE;
+	if (table->lock_row == NULL)
+		table->lock_row = table_slot_create(table->rel, NULL);
+	return outcome(table_tuple_lock(table->rel, &table->row->tts_tid, SnapshotSelf, table->lock_row,
+									GetCurrentCommandId(true), mode, LockWaitSkip, 0, &failure));
+}
+
+int
+pgl_table_update(PglTable *table, const PglValue *values)
+{
+	TupleTableSlot *slot = new_row(table, values);
+	TM_FailureData failure;
+	LockTupleMode mode;
+	int			result = lock_row(table, LockTupleNoKeyExclusive);
+#if PG_VERSION_NUM >= 160000
+	TU_UpdateIndexes update_indexes;
+#else
+	bool		update_indexes;
+#endif
+
+	if (result == PGL_DONE)
+		result = outcome(table_tuple_update(table->rel, &table->row->tts_tid, slot, GetCurrentCommandId(true),
+											SnapshotSelf, InvalidSnapshot, true, &failure, &mode, &update_indexes));
+	if (result == PGL_DONE)
+	{
+#if PG_VERSION_NUM >= 160000
+		if (update_indexes != TU_None)
+#else
+		if (update_indexes)
+#endif
+			index_row(table, slot, true);
+		CommandCounterIncrement();
+	}
+	ExecClearTuple(slot);
+	pgl_table_let_go(table);
+	return result;
+}
+
+int
+pgl_table_delete(PglTable *table)
+{
+	TM_FailureData failure;
+	int			result = lock_row(table, LockTupleExclusive);
+
+	if (result == PGL_DONE)
+		result = outcome(table_tuple_delete(table->rel, &table->row->tts_tid, GetCurrentCommandId(true),
+											SnapshotSelf, InvalidSnapshot, true, &failure, false));
+	if (result == PGL_DONE)
+		CommandCounterIncrement();
+	pgl_table_let_go(table);
+	return result;
+}
+
+/* ---------------------------------------------------------------- processes and transactions */
+
+/*
+ * The numbers of local transactions are given by a process's slot in the array of backends.  Up to 16 that is another
+ * slot than its PGPROC's, and can change while the PGPROC stays the same.
+ */
+#if PG_VERSION_NUM >= 170000
+#define PROC_NUMBER(proc) GetNumberFromPGProc(proc)
+#define PROC_INCARNATION(proc) ((proc)->vxid.procNumber)
+#define PROC_LXID(proc) ((proc)->vxid.lxid)
+#else
+#define PROC_NUMBER(proc) ((proc)->pgprocno)
+#define PROC_INCARNATION(proc) ((proc)->backendId)
+#define PROC_LXID(proc) ((proc)->lxid)
+#endif
+
+void
+pgl_tx(PglTx *tx)
+{
+	tx->proc = PROC_NUMBER(MyProc);
+	tx->incarnation = PROC_INCARNATION(MyProc);
+	tx->lxid = PROC_LXID(MyProc);
+}
+
+bool
+pgl_tx_running(const PglTx *tx)
+{
+	volatile PGPROC *proc;
+
+	if (tx->lxid == InvalidLocalTransactionId || tx->proc >= ProcGlobal->allProcCount)
+		return false;
+	proc = &ProcGlobal->allProcs[tx->proc];
+	return PROC_LXID(proc) == tx->lxid && (uint32) PROC_INCARNATION(proc) == tx->incarnation;
+}
+
+int
+pgl_pid(uint32 proc)
+{
+	return proc < ProcGlobal->allProcCount ? ((volatile PGPROC *) &ProcGlobal->allProcs[proc])->pid : 0;
+}
+
+uint32
+pgl_my_proc(void)
+{
+	return PROC_NUMBER(MyProc);
+}
+
+bool
+pgl_uses_transaction_snapshot(void)
+{
+	return IsolationUsesXactSnapshot();
+}
+
+bool
+pgl_synchronous_commit_off(void)
+{
+	return synchronous_commit == SYNCHRONOUS_COMMIT_OFF;
+}
+
+void
+pgl_synchronous_commit_local(void)
+{
+	set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+int64
+pgl_statement_timeout_left(void)
+{
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
+		return -1;
+	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
+										   TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
+																	   StatementTimeout));
+}
+
+MemoryContext
+pgl_switch_to_transaction_context(void)
+{
+	return MemoryContextSwitchTo(TopTransactionContext);
+}
+
+void
+pgl_switch_to(MemoryContext context)
+{
+	MemoryContextSwitchTo(context);
+}
+
+void
+pgl_check_for_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+}
+
+uint32
+pgl_wait_event(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+void
+pgl_cancel_sleep(void)
+{
+	(void) ConditionVariableCancelSleep();
+}
+
+LWLock *
+pgl_addin_shmem_init_lock(void)
+{
+	return AddinShmemInitLock;
+}
+
+void
+pgl_hold_interrupts(void)
+{
+	HOLD_INTERRUPTS();
+}
+
+bool
+pgl_try_exclusive(uint32 class_id, uint32 object_id)
+{
+	/* SQL's advisory locks have 1 or 2 in the fourth field */
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, class_id, object_id, 3);
+	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+const char *
+pgl_role_name(void)
+{
+	return GetUserNameFromId(GetUserId(), false);
+}
+
+uint64
+pgl_spi_execute(PglText sql)
+{
+	char	   *statement = pnstrdup(sql.data, sql.len);
+	uint64		processed;
+	int			result;
+
+	SPI_connect();
+	result = SPI_execute(statement, false, 0);
+	if (result < 0)
+		elog(ERROR, "SPI_execute: %s", SPI_result_code_string(result));
+	processed = SPI_processed;
+	SPI_finish();
+	pfree(statement);
+	return processed;
+}
+
+bool
+pgl_encoding_is_utf8(void)
+{
+	return GetDatabaseEncoding() == PG_UTF8;
+}
+
+/* ---------------------------------------------------------------- for the tests */
+
+#ifdef PG_LEASE_TEST_POINTS
+
+static void
+test_context(void *arg)
+{
+	errcontext("context of a forced error");
+}
+
+/* An error with every field that a boundary could lose */
+void
+pgl_test_error(int32 kind)
+{
+	ErrorContextCallback context = {.callback = test_context, .previous = error_context_stack};
+
+	error_context_stack = &context;
+	if (kind == 0)
+		ereport(ERROR,
+				errcode(MAKE_SQLSTATE('L', 'E', '9', '9', '9')),
+				errmsg("forced error"),
+				errdetail("detail of a forced error"),
+				errhint("hint of a forced error"),
+				err_generic_string(PG_DIAG_SCHEMA_NAME, "forced_schema"),
+				err_generic_string(PG_DIAG_TABLE_NAME, "forced_table"),
+				err_generic_string(PG_DIAG_COLUMN_NAME, "forced_column"),
+				err_generic_string(PG_DIAG_CONSTRAINT_NAME, "forced_constraint"),
+				errposition(8));
+	if (kind == 1)
+		(void) DirectFunctionCall1(int4in, CStringGetDatum("not a number"));
+	error_context_stack = context.previous;
+}
+
+/*
+ * Waits as long as somebody holds SELECT pg_advisory_lock(125534, hashtext('name')).  A heavyweight lock, because
+ * isolationtester and pg_blocking_pids see that a session waits for one.
+ */
+static void
+test_tag(LOCKTAG *tag, PglText name)
+{
+	uint32		hash = hash_bytes((const unsigned char *) name.data, name.len);
+
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, 125534, hash, 2);
+}
+
+void
+pgl_test_wait(PglText name)
+{
+	LOCKTAG		tag;
+
+	test_tag(&tag, name);
+	(void) LockAcquire(&tag, ShareLock, true, false);
+	LockRelease(&tag, ShareLock, true);
+}
+
+/* The same where nothing may be raised */
+void
+pgl_test_wait_quietly(PglText name)
+{
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	MemoryContext context = CurrentMemoryContext;
+
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		pgl_test_wait(name);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	InterruptHoldoffCount = holdoff;
+	QueryCancelHoldoffCount = cancel_holdoff;
+}
+
+#endif

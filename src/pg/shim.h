@@ -1,0 +1,216 @@
+/*
+ * What the Rust side calls in C.
+ *
+ * Here is what is a macro or an inline function in PostgreSQL's headers, what differs between its versions, and the
+ * steps that make several calls which can raise an error, so that the boundary is crossed once for all of them.
+ * Nothing here knows what a lease is.
+ *
+ * "raises" in a comment: only through pg::guard::call.  Everything else cannot raise.
+ */
+#ifndef PG_LEASE_SHIM_H
+#define PG_LEASE_SHIM_H
+
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* ---- errors ---- */
+
+typedef void (*PglThunk) (void *);
+
+/* Runs fn(arg).  False: an ERROR came up; it is left, whole, on elog's stack. */
+extern bool pgl_try(PglThunk fn, void *arg);
+/* Goes on with the error that pgl_try left.  Does not return. */
+extern void pgl_rethrow(void);
+
+typedef struct PglText
+{
+	const char *data;			/* NULL: absent; not terminated */
+	int32		len;
+} PglText;
+
+typedef struct PglReport
+{
+	const char *sqlstate;		/* five characters */
+	PglText		message;
+	PglText		detail;
+	PglText		detail_log;
+	PglText		hint;
+} PglReport;
+
+/* Raises when level >= ERROR, and when out of memory */
+extern void pgl_report(int level, const PglReport *report);
+/* A WARNING where nothing may be raised: what goes wrong with it is forgotten */
+extern void pgl_warn(const PglReport *report);
+
+/* ---- the module ---- */
+
+extern const void *pgl_magic(void);
+
+/* ---- values ---- */
+
+typedef enum PglKind
+{
+	PGL_NULL,
+	PGL_BOOL,
+	PGL_INT4,
+	PGL_INT8,
+	PGL_TIMESTAMPTZ,
+	PGL_CHAR,
+	PGL_INTERVAL,
+	PGL_TEXT,					/* data and len without header */
+	PGL_VARLENA					/* data and len with header */
+} PglKind;
+
+typedef struct PglValue
+{
+	int32		kind;			/* PglKind */
+	int32		len;			/* of data; PGL_INTERVAL: months */
+	int32		days;
+	int64		number;			/* PGL_INTERVAL: microseconds */
+	const char *data;
+} PglValue;
+
+/* The bytes of a text that needs no detoasting; false: it does */
+extern bool pgl_text_in_place(Datum datum, PglText *text);
+/* raises */
+extern void pgl_text_detoast(Datum datum, PglText *text);
+extern void pgl_interval(Datum datum, PglValue *value);
+/* The whole varlena and the length of its output as text; raises */
+extern void pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len);
+
+typedef struct PglArray
+{
+	int32		dimensions;
+	int32		count;
+	Datum	   *elements;
+	bool	   *nulls;
+} PglArray;
+
+/* raises */
+extern void pgl_array(Datum datum, bool of_text, PglArray *array);
+
+/* raises */
+extern Datum pgl_datum(const PglValue *value);
+extern Datum pgl_row_datum(FunctionCallInfo fcinfo, const PglValue *values, int32 count);
+extern void pgl_rows_begin(FunctionCallInfo fcinfo);
+extern void pgl_rows_push(FunctionCallInfo fcinfo, const PglValue *values, int32 count);
+
+/* ---- tables ---- */
+
+#define PGL_COLUMNS_MAX 16
+#define PGL_INDEXES_MAX 8
+
+typedef struct PglShape
+{
+	const char *schema;
+	const char *name;
+	const int32 *kinds;			/* PglKind of each column */
+	int32		columns;
+	int32		key;			/* the column of the primary key, text COLLATE "C"; -1: no index is used */
+} PglShape;
+
+typedef struct PglTable
+{
+	Relation	rel;
+	Relation	indexes[PGL_INDEXES_MAX];	/* the primary key first; the rest only for writing */
+	int32		indexes_open;
+	const PglShape *shape;
+	struct TupleTableSlot *row; /* the row found, pinned */
+	struct TupleTableSlot *new_row; /* NULL until needed, like the next */
+	struct TupleTableSlot *lock_row;
+	PglValue	values[PGL_COLUMNS_MAX];	/* of the row found */
+} PglTable;
+
+typedef enum PglOpen
+{
+	PGL_OPENED,
+	PGL_MISSING,
+	PGL_MISSHAPEN,
+	PGL_BUSY
+} PglOpen;
+
+typedef enum PglView
+{
+	PGL_LATEST,
+	PGL_TRANSACTION
+} PglView;
+
+typedef enum PglOutcome
+{
+	PGL_DONE,
+	PGL_CHANGED,
+	PGL_LOCKED
+} PglOutcome;
+
+/* All of these raise */
+extern int	pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table);
+extern void pgl_table_close(PglTable *table, bool keep_locks);
+extern int	pgl_table_try_lock(const PglShape *shape, int lockmode);
+/* The row stays pinned, and its values valid, until pgl_table_let_go, a write or the next look */
+extern bool pgl_table_find(PglTable *table, PglText key, int view);
+extern bool pgl_table_first(PglTable *table, int view);
+extern void pgl_table_let_go(PglTable *table);
+extern int	pgl_table_insert(PglTable *table, const PglValue *values);
+extern int	pgl_table_update(PglTable *table, const PglValue *values);
+extern int	pgl_table_delete(PglTable *table);
+
+/* ---- processes and transactions ---- */
+
+typedef struct PglTx
+{
+	uint32		proc;
+	uint32		incarnation;
+	uint32		lxid;
+} PglTx;
+
+extern void pgl_tx(PglTx *tx);
+extern bool pgl_tx_running(const PglTx *tx);
+extern int	pgl_pid(uint32 proc);
+extern uint32 pgl_my_proc(void);
+
+extern bool pgl_uses_transaction_snapshot(void);
+extern bool pgl_synchronous_commit_off(void);
+/* raises */
+extern void pgl_synchronous_commit_local(void);
+/* Milliseconds, 0: over; negative: statement_timeout is off, or PostgreSQL's own timer runs */
+extern int64 pgl_statement_timeout_left(void);
+
+/* The context that was current */
+extern MemoryContext pgl_switch_to_transaction_context(void);
+extern void pgl_switch_to(MemoryContext context);
+
+/* raises */
+extern void pgl_check_for_interrupts(void);
+/* raises */
+extern uint32 pgl_wait_event(const char *name);
+extern void pgl_cancel_sleep(void);
+extern LWLock *pgl_addin_shmem_init_lock(void);
+extern void pgl_hold_interrupts(void);
+
+/* A lock of our own space, per database, to the end of the transaction; raises */
+extern bool pgl_try_exclusive(uint32 class_id, uint32 object_id);
+/* In the current context; raises */
+extern const char *pgl_role_name(void);
+/* raises */
+extern uint64 pgl_spi_execute(PglText sql);
+extern bool pgl_encoding_is_utf8(void);
+
+#ifdef PG_LEASE_TEST_POINTS
+/* raises */
+extern void pgl_test_error(int32 kind);
+extern void pgl_test_wait(PglText name);
+extern void pgl_test_wait_quietly(PglText name);
+#endif
+
+#endif

@@ -1,0 +1,125 @@
+//! Transactions: what ours is like, and being told when it ends.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use super::error::Result;
+use super::guard::{call, contain, enter};
+use super::{memory, sys};
+
+/// A subtransaction; the transaction itself is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SubXact(pub u32);
+
+pub struct Callbacks {
+    /// The last place where the transaction can fail. Runs with what PostgreSQL allocates living until its end.
+    pub pre_commit: fn() -> Result<()>,
+    pub pre_prepare: fn() -> Result<()>,
+    /// Visible to others. From here on nothing can be raised: a panic becomes a WARNING.
+    pub committed: fn(),
+    /// As `committed`. Also when the process ends in the middle of a transaction.
+    pub aborted: fn(),
+    /// Given itself and its parent, to which its changes now belong.
+    pub sub_committed: fn(SubXact, SubXact),
+    pub sub_aborted: fn(SubXact, SubXact),
+}
+
+static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
+
+/// To be called once per process, or in the postmaster for all: PostgreSQL runs callbacks last registered first, so
+/// ours come last when we register before anybody else.
+pub fn register(callbacks: Callbacks) -> Result<()> {
+    assert!(CALLBACKS.set(callbacks).is_ok(), "transaction callbacks are registered once");
+    // SAFETY: both functions live as long as the process.
+    call(|| unsafe {
+        sys::RegisterXactCallback(Some(on_xact), std::ptr::null_mut());
+        sys::RegisterSubXactCallback(Some(on_subxact), std::ptr::null_mut());
+    })
+}
+
+unsafe extern "C-unwind" fn on_xact(event: sys::XactEvent::Type, _: *mut c_void) {
+    let Some(callbacks) = CALLBACKS.get() else { return };
+    match event {
+        sys::XactEvent::XACT_EVENT_PRE_COMMIT => enter(|| memory::in_transaction(callbacks.pre_commit)),
+        sys::XactEvent::XACT_EVENT_PRE_PREPARE => enter(|| memory::in_transaction(callbacks.pre_prepare)),
+        sys::XactEvent::XACT_EVENT_COMMIT => contain(callbacks.committed),
+        sys::XactEvent::XACT_EVENT_ABORT => contain(callbacks.aborted),
+        // a transaction with anything of ours never gets to PREPARE; parallel workers never have anything of ours
+        _ => (),
+    }
+}
+
+unsafe extern "C-unwind" fn on_subxact(
+    event: sys::SubXactEvent::Type,
+    mine: sys::SubTransactionId,
+    parent: sys::SubTransactionId,
+    _: *mut c_void,
+) {
+    let Some(callbacks) = CALLBACKS.get() else { return };
+    match event {
+        sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => {
+            contain(|| (callbacks.sub_committed)(SubXact(mine), SubXact(parent)))
+        }
+        sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => {
+            contain(|| (callbacks.sub_aborted)(SubXact(mine), SubXact(parent)))
+        }
+        _ => (),
+    }
+}
+
+pub fn current_subxact() -> SubXact {
+    // SAFETY: reads the transaction state.
+    SubXact(unsafe { sys::GetCurrentSubTransactionId() })
+}
+
+/// 1 in the transaction itself, 0 outside any.
+pub fn nest_level() -> i32 {
+    // SAFETY: reads the transaction state.
+    unsafe { sys::GetCurrentTransactionNestLevel() }
+}
+
+/// REPEATABLE READ or SERIALIZABLE: one snapshot for the whole transaction.
+pub fn uses_transaction_snapshot() -> bool {
+    // SAFETY: reads a variable.
+    unsafe { sys::pgl_uses_transaction_snapshot() }
+}
+
+pub fn is_read_only() -> bool {
+    // SAFETY: PostgreSQL's processes have one thread.
+    unsafe { sys::XactReadOnly }
+}
+
+pub fn in_recovery() -> bool {
+    // SAFETY: reads shared memory; raises nothing.
+    unsafe { sys::RecoveryInProgress() }
+}
+
+pub fn is_parallel() -> bool {
+    // SAFETY: reads the transaction state.
+    unsafe { sys::IsInParallelMode() }
+}
+
+/// Makes the current transaction's commit wait for its flush even under synchronous_commit = off. Not by
+/// ForceSyncCommit, which would make every standby fsync its control file for each such commit.
+pub fn force_local_flush() -> Result<()> {
+    // SAFETY: reads a variable.
+    if unsafe { sys::pgl_synchronous_commit_off() } {
+        // SAFETY: sets the setting for the transaction only.
+        call(|| unsafe { sys::pgl_synchronous_commit_local() })?;
+    }
+    Ok(())
+}
+
+/// Before a wait in pre-commit: the catalog snapshot, if it is the only one left, would hold back VACUUM.
+pub fn release_catalog_snapshot() {
+    // SAFETY: raises nothing.
+    unsafe { sys::InvalidateCatalogSnapshot() };
+}
+
+/// What is left of statement_timeout, in milliseconds (0: it is over), where PostgreSQL has put its timer away
+/// although the statement goes on: in pre-commit. None: it is off, or the timer runs.
+pub fn statement_timeout_left_ms() -> Option<i64> {
+    // SAFETY: reads settings and the clock.
+    let left = unsafe { sys::pgl_statement_timeout_left() };
+    (left >= 0).then_some(left)
+}
