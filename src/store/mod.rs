@@ -52,8 +52,8 @@ pub fn scan(mut visit: impl FnMut(&Name, Row) -> Result<()>) -> Result<()> {
 
 /// Opens the table for writing. Its locks are kept to the end of the transaction, so that what comes later in it never
 /// waits for them (rule 2).
-pub fn write<R>(body: impl FnOnce(&Writer<'_>) -> Result<R>) -> Result<R> {
-    table::write(&row::ENTRY, |entries| body(&Writer { entries }))
+pub fn write<R>(body: impl FnOnce(&mut Writer<'_>) -> Result<R>) -> Result<R> {
+    table::write(&row::ENTRY, |entries| body(&mut Writer { entries }))
 }
 
 /// What becomes of a column that no decision depends on.
@@ -91,12 +91,12 @@ impl<T: Deref> Edit<T> {
 }
 
 pub struct Writer<'a> {
-    entries: &'a Table,
+    entries: &'a mut Table,
 }
 
 impl Writer<'_> {
     /// The latest committed row, read anew (rule 10).
-    pub fn find(&self, key: &Name) -> Result<Option<Row>> {
+    pub fn find(&mut self, key: &Name) -> Result<Option<Row>> {
         self.entries.find(key.as_bytes(), View::Latest, Row::read)
     }
 
@@ -107,7 +107,7 @@ impl Writer<'_> {
     ///
     /// `payload` is a whole jsonb datum; it goes with the hold, whatever is asked for.
     pub fn write(
-        &self,
+        &mut self,
         key: &Name,
         base: Option<&Lease<Name>>,
         new: Option<&Lease<Name>>,
@@ -115,7 +115,7 @@ impl Writer<'_> {
         payload: Edit<&[u8]>,
     ) -> Result<()> {
         self.entries.change(key.as_bytes(), |slot| {
-            let found = slot.row().map(Row::read).transpose()?;
+            let found = slot.row().as_ref().map(Row::read).transpose()?;
             if found.as_ref().map(|row| &row.lease) != base {
                 return Err(changed(key));
             }

@@ -46,7 +46,7 @@ pub struct Row {
 }
 
 impl Row {
-    pub(super) fn read(row: &table::Row) -> Result<Row> {
+    pub(super) fn read(row: &table::Row<'_>) -> Result<Row> {
         let state = match row.char(STATE) {
             b'f' => State::Free,
             b'h' => State::Held,
@@ -74,7 +74,7 @@ impl Row {
     }
 }
 
-pub(super) fn key(row: &table::Row) -> Result<Name> {
+pub(super) fn key(row: &table::Row<'_>) -> Result<Name> {
     row.text(KEY).and_then(|key| Name::new(key).ok()).ok_or_else(|| foreign("key"))
 }
 
