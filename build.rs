@@ -84,6 +84,7 @@ fn bind(flags: &[String]) {
         .default_enum_style(bindgen::EnumVariation::ModuleConsts)
         .rust_edition(bindgen::RustEdition::Edition2024)
         .parse_callbacks(Box::new(PlainData))
+        .derive_copy(false)
         .layout_tests(false)
         .generate_comments(false);
     for name in &names {

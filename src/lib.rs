@@ -16,9 +16,22 @@
 #[cfg(not(panic = "unwind"))]
 compile_error!("a panic must unwind to the entry guard: build with panic = \"unwind\"");
 
+mod api;
 mod pg;
+mod session;
+mod shared;
+mod store;
+
+use pg::guc;
 
 pg::module::pg_module!(init);
+
+static MAX_CLAIMS: guc::Spec = guc::Spec {
+    name: c"pg_lease.max_claims",
+    description: c"Sets how many keys open transactions can be changing or guarding at once.",
+    details: Some(c"One session may use half of them."),
+    change: guc::Change::Restart,
+};
 
 /// Runs in the postmaster when the library is in shared_preload_libraries, else in the first backend that calls a
 /// function: then there is no shared memory, and the functions say so.
@@ -28,5 +41,8 @@ fn init() -> pg::Result<()> {
     if !pg::module::preloading() {
         return Ok(());
     }
-    Ok(())
+    shared::MAX_CLAIMS.define(&MAX_CLAIMS, 16, 1 << 22)?;
+    guc::reserve_prefix(c"pg_lease")?;
+    shared::register();
+    session::register()
 }

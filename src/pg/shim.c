@@ -636,6 +636,31 @@ pgl_table_first(PglTable *table, int view)
 }
 
 void
+pgl_table_scan(PglTable *table, PglScan *scan)
+{
+	/* not an MVCC snapshot for the scan itself, for the same reason as in scan_snapshot */
+	scan->visible = RegisterSnapshot(GetLatestSnapshot());
+	scan->scan = table_beginscan_strat(table->rel, SnapshotAny, 0, NULL, true, true);
+}
+
+bool
+pgl_table_next(PglTable *table, PglScan *scan)
+{
+	while (table_scan_getnextslot(scan->scan, ForwardScanDirection, table->row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (table_tuple_satisfies_snapshot(table->rel, table->row, scan->visible))
+		{
+			read_row(table);
+			return true;
+		}
+	}
+	table_endscan(scan->scan);
+	UnregisterSnapshot(scan->visible);
+	return false;
+}
+
+void
 pgl_table_let_go(PglTable *table)
 {
 	ExecClearTuple(table->row);

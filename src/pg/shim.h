@@ -12,6 +12,7 @@
 
 #include "postgres.h"
 
+#include "access/relscan.h"
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -132,6 +133,12 @@ typedef struct PglTable
 	PglValue	values[PGL_COLUMNS_MAX];	/* of the row found */
 } PglTable;
 
+typedef struct PglScan
+{
+	struct TableScanDescData *scan;
+	struct SnapshotData *visible;
+} PglScan;
+
 typedef enum PglOpen
 {
 	PGL_OPENED,
@@ -160,6 +167,9 @@ extern int	pgl_table_try_lock(const PglShape *shape, int lockmode);
 /* The row stays pinned, and its values valid, until pgl_table_let_go, a write or the next look */
 extern bool pgl_table_find(PglTable *table, PglText key, int view);
 extern bool pgl_table_first(PglTable *table, int view);
+/* Every row that a snapshot taken now sees, one pgl_table_next each, until that returns false */
+extern void pgl_table_scan(PglTable *table, PglScan *scan);
+extern bool pgl_table_next(PglTable *table, PglScan *scan);
 extern void pgl_table_let_go(PglTable *table);
 extern int	pgl_table_insert(PglTable *table, const PglValue *values);
 extern int	pgl_table_update(PglTable *table, const PglValue *values);

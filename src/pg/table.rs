@@ -103,10 +103,10 @@ fn opened_or_error(opened: i32, shape: &Shape) -> Result<()> {
     const MISSING: i32 = PglOpen::PGL_MISSING as i32;
     const MISSHAPEN: i32 = PglOpen::PGL_MISSHAPEN as i32;
     match opened {
-        MISSING => {
-            let report = Report::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", name()));
-            Err(Error::from(report))
-        }
+        MISSING => Err(Error::from(
+            Report::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("table \"{}\" does not exist", name()))
+                .detail("It is part of the extension."),
+        )),
         MISSHAPEN => Err(Error::from(
             Report::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -130,6 +130,22 @@ impl Table {
     pub fn only<R>(&mut self, view: View, f: impl FnOnce(&Row<'_>) -> Result<R>) -> Result<Option<R>> {
         let found = self.look(None, view)?;
         self.with_row(found, f)
+    }
+
+    /// Visits every row that a snapshot taken now sees.
+    pub fn scan(&mut self, mut f: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+        let mut scan = sys::PglScan { scan: std::ptr::null_mut(), visible: std::ptr::null_mut() };
+        let (table, to_scan) = (&raw mut self.raw, &raw mut scan);
+        // SAFETY: open.
+        call(|| unsafe { sys::pgl_table_scan(table, to_scan) })?;
+        loop {
+            let (table, to_scan) = (&raw mut self.raw, &raw mut scan);
+            // SAFETY: open, and the scan has not come to its end.
+            if !call(|| unsafe { sys::pgl_table_next(table, to_scan) })? {
+                return Ok(());
+            }
+            f(&self.row())?;
+        }
     }
 
     /// Looks at the latest row with that key, to write over it.

@@ -118,8 +118,20 @@ pub fn release_catalog_snapshot() {
 
 /// What is left of statement_timeout, in milliseconds (0: it is over), where PostgreSQL has put its timer away
 /// although the statement goes on: in pre-commit. None: it is off, or the timer runs.
-pub fn statement_timeout_left_ms() -> Option<i64> {
+pub fn statement_timeout_left() -> Option<i64> {
     // SAFETY: reads settings and the clock.
     let left = unsafe { sys::pgl_statement_timeout_left() };
     (left >= 0).then_some(left)
+}
+
+/// How long a wait may last before it is looked at for a deadlock, in milliseconds.
+pub fn deadlock_timeout_ms() -> i64 {
+    // SAFETY: PostgreSQL's processes have one thread.
+    i64::from(unsafe { sys::DeadlockTimeout })
+}
+
+/// How long a wait for a lock may last, in milliseconds; 0: for ever.
+pub fn lock_timeout_ms() -> i64 {
+    // SAFETY: as above.
+    i64::from(unsafe { sys::LockTimeout })
 }
