@@ -1,0 +1,73 @@
+//! Pre-commit (rules 9 and 10): seals every claim of the transaction, or none, and writes the rows.
+//!
+//! Nothing waits for a claim or a relation lock once the claims are sealed.
+
+use lease_core::{GuardRef, Lease, Name, Sealing, Stake, Time};
+
+use super::wait::Sleeper;
+use super::{fail, pending};
+use crate::pg::{Result, test_point, xact};
+use crate::shared::{self, Key};
+use crate::store::{self, Writer};
+use pending::Extra;
+
+/// One row to write.
+pub struct Write {
+    pub key: Key,
+    pub base: Option<Lease<Name>>,
+    pub new: Option<Lease<Name>>,
+    pub extra: Extra,
+}
+
+/// Registered with PostgreSQL as the last thing that a transaction does before it becomes durable.
+pub fn pre_commit() -> Result<()> {
+    if !pending::has_any() {
+        return Ok(());
+    }
+    pending::set_committing();
+    store::write(|table| {
+        xact::force_local_flush()?;
+        test_point!("before-seal")?;
+        seal()?;
+        test_point!("sealed")?;
+        for write in pending::writes() {
+            write_row(table, &write)?;
+        }
+        test_point!("written")
+    })
+}
+
+fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
+    table.write(
+        &write.key.name,
+        write.base.as_ref(),
+        write.new.as_ref(),
+        write.extra.granted_to.as_deref(),
+        write.extra.payload.as_deref(),
+    )
+}
+
+fn seal() -> Result<()> {
+    let stakes: Vec<Stake<Key>> = pending::stakes();
+    let guards: Vec<GuardRef<Key>> = pending::guards();
+    let me = pending::me();
+    let blocked_on = Key::default();
+    let mut sleeper = Sleeper::new(&blocked_on, None);
+    loop {
+        let sealing =
+            shared::section(|section| pending::with_intents(|intents| section.seal(me, &stakes, &guards, intents)));
+        match sealing {
+            Sealing::Sealed => break,
+            Sealing::Wait => sleeper.sleep(Time::NEVER, None)?,
+            Sealing::Broken(key) => return Err(fail::broken(&key)),
+            Sealing::Stale(key) => return Err(fail::stale(&key)),
+        }
+    }
+    pending::done_waiting();
+    Ok(())
+}
+
+/// PREPARE TRANSACTION would leave claims behind that no backend ends.
+pub fn pre_prepare() -> Result<()> {
+    if pending::has_any() { Err(fail::prepare()) } else { Ok(()) }
+}

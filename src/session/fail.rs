@@ -1,0 +1,142 @@
+//! The errors of a session, each with its SQLSTATE. Messages name the key; details are facts, hints say what to do.
+
+use lease_core::{Kind, Lease, Name, Time};
+
+use crate::pg::{Error, Report, proc, sqlstate, text};
+use crate::shared::{self, Key};
+
+fn key_text(key: &Key) -> String {
+    text::display(key.name.as_bytes())
+}
+
+pub fn not_preloaded() -> Error {
+    Report::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "pg_lease must be loaded via shared_preload_libraries")
+        .hint("Add pg_lease to shared_preload_libraries and restart the server.")
+        .into()
+}
+
+pub fn in_recovery(function: &str) -> Error {
+    let message = format!("cannot execute {function} during recovery");
+    Report::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message).into()
+}
+
+pub fn read_only(function: &str) -> Error {
+    let message = format!("cannot execute {function} in a read-only transaction");
+    Report::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message).into()
+}
+
+pub fn parallel(function: &str) -> Error {
+    let message = format!("cannot execute {function} during a parallel operation");
+    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, message).into()
+}
+
+pub fn committing(function: &str) -> Error {
+    let message = format!("cannot execute {function} in a transaction that is committing");
+    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, message).into()
+}
+
+pub fn prepare() -> Error {
+    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot PREPARE a transaction that has changed a lease").into()
+}
+
+pub fn ttl_out_of_range() -> Error {
+    Report::new(sqlstate::INVALID_PARAMETER_VALUE, "ttl is out of range")
+        .detail("The lease would end after the last timestamp that can be represented.")
+        .into()
+}
+
+/// The transaction's own change was broken, or is past its deadline.
+pub fn broken(key: &Key) -> Error {
+    Report::new(sqlstate::LAPSED, format!("lease of key \"{}\" lapsed before its change was committed", key_text(key)))
+        .detail("A change of a lease must be committed before the lease expires; after that others may take the key.")
+        .hint("Roll back, and acquire the lease again.")
+        .into()
+}
+
+pub fn changed(key: &Key) -> Error {
+    Report::new(
+        sqlstate::SERIALIZATION_FAILURE,
+        format!("could not serialize access to the lease of key \"{}\" due to a concurrent change", key_text(key)),
+    )
+    .hint("The transaction might succeed if retried.")
+    .into()
+}
+
+pub fn stale(key: &Key) -> Error {
+    Report::new(
+        sqlstate::SERIALIZATION_FAILURE,
+        format!("could not commit the change of the lease of key \"{}\": epochs were advanced", key_text(key)),
+    )
+    .hint("The transaction might succeed if retried.")
+    .into()
+}
+
+pub fn no_room() -> Error {
+    Report::new(sqlstate::OUT_OF_MEMORY, "out of shared memory for lease claims")
+        .hint("You might need to increase pg_lease.max_claims.")
+        .into()
+}
+
+pub fn too_many(most: usize) -> Error {
+    Report::new(sqlstate::OUT_OF_MEMORY, "too many lease changes in one transaction")
+        .detail(format!("One session may change or guard {most} keys at once, half of pg_lease.max_claims."))
+        .hint("You might need to increase pg_lease.max_claims, or to use shorter transactions.")
+        .into()
+}
+
+pub fn statement_timeout() -> Error {
+    Report::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout").into()
+}
+
+pub fn lock_timeout(key: &Key) -> Error {
+    Report::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
+        .detail(format!("It waited for the lease of key \"{}\".", key_text(key)))
+        .into()
+}
+
+pub fn deadlock(key: &Key) -> Error {
+    Report::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
+        .detail(format!(
+            "Process {} waits for the lease of key \"{}\", which is being changed by a transaction that waits, directly or \
+             through others, for this one.",
+            proc::pid(proc::my_number()),
+            key_text(key)
+        ))
+        .hint("Acquire several keys in one order everywhere.")
+        .into()
+}
+
+/// A blocking acquire ran out of time. `lease`: as it was seen last.
+pub fn timeout(key: &Key, wait: i64, lease: Option<&Lease<Name>>) -> Error {
+    let report = Report::new(
+        sqlstate::QUERY_CANCELED,
+        format!("timed out after {} waiting for the lease of key \"{}\"", seconds(wait), key_text(key)),
+    );
+    let (at, claim) = shared::section(|section| (section.at, section.claim(key, shared::hash(key)).copied()));
+    match (claim.filter(|c| c.kind != Kind::HandOff), lease.filter(|l| l.is_live(at))) {
+        (Some(claim), _) => {
+            let pid = proc::pid(claim.tx.proc);
+            let until = match claim.deadline {
+                Time::NEVER => String::new(),
+                deadline => format!(", whose deadline is in {}", seconds(deadline.since(at.now).max(0))),
+            };
+            report.detail(format!("Process {pid} has an uncommitted change of it{until}."))
+        }
+        (None, Some(lease)) => {
+            let owner = lease.owner.map_or_else(String::new, |o| text::display(o.as_bytes()));
+            let left = seconds(lease.expiry(at).since(at.now));
+            report.detail(format!("It is held by \"{owner}\" and expires in {left}."))
+        }
+        (None, None) => report.detail("Other sessions wait for it, too."),
+    }
+    .into()
+}
+
+/// `2500000` as `2.5 s`.
+fn seconds(micros: i64) -> String {
+    let fraction = format!("{:06}", micros % 1_000_000);
+    match fraction.trim_end_matches('0') {
+        "" => format!("{} s", micros / 1_000_000),
+        digits => format!("{}.{digits} s", micros / 1_000_000),
+    }
+}

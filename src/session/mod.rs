@@ -1,0 +1,120 @@
+//! This backend's side of the protocol: it runs the calls, keeps what its transaction has pending, writes it at the commit
+//! and ends its claims after.
+//!
+//! | module | does |
+//! |---|---|
+//! | `operate` | one call that may change a lease, from reading the row to its answer |
+//! | `wait` | sleeping until woken, and what ends a wait |
+//! | `commit` | sealing and writing, in pre-commit |
+//! | `pending` | what the transaction has pending; the ends of transactions and savepoints |
+//! | `report` | inspect, the views, the clock |
+//! | `fail` | the errors |
+//!
+//! Everything runs in a client's backend. Shared state is reached through [`crate::shared::section`] only; nothing that can
+//! raise runs inside a section, and no state of this module is borrowed while PostgreSQL is called.
+
+mod commit;
+mod fail;
+mod operate;
+mod pending;
+mod report;
+mod wait;
+
+use lease_core::{Answer, Name, Refusal, Request, Status, Time, Wait};
+
+use crate::pg::{Result, role};
+use crate::shared;
+use crate::store::Edit;
+use operate::{Change, operate};
+
+pub use pending::register;
+pub use report::{claims, clock, inspect, leases};
+
+/// How long an acquire that was not asked to wait waits for a commit that is already under way, in microseconds.
+const COMMIT_PATIENCE: i64 = 1_000_000;
+
+/// 55000 unless the library was preloaded.
+pub fn ready() -> Result<()> {
+    if shared::is_ready() { Ok(()) } else { Err(fail::not_preloaded()) }
+}
+
+pub struct Acquire {
+    pub key: Name,
+    pub owner: Name,
+    /// Microseconds.
+    pub ttl: i64,
+    /// Microseconds; `None`: answer at once.
+    pub wait: Option<i64>,
+    /// A whole jsonb datum.
+    pub payload: Option<Box<[u8]>>,
+}
+
+pub struct Grant {
+    pub epoch: i64,
+    pub expires_at: Time,
+}
+
+/// `None`: not acquirable (only without a wait).
+pub fn acquire(asked: Acquire) -> Result<Option<Grant>> {
+    let Acquire { key, owner, ttl, wait, payload } = asked;
+    let now = shared::at().now;
+    check_ttl(now, ttl)?;
+    let change = Change {
+        function: "lease.acquire()",
+        key,
+        request: Request::Acquire { owner, ttl },
+        wait: if wait.is_some() { Wait::Queue } else { Wait::Brief(now.plus(COMMIT_PATIENCE)) },
+        give_up: wait.map(|wait| (now.plus(wait), wait)),
+        granted_to: Edit::Set(Some(role::current_name()?.into())),
+        payload: Edit::Set(payload),
+    };
+    match operate(change)? {
+        Answer::Granted(change) => Ok(change.lease.map(|l| Grant { epoch: l.epoch, expires_at: l.expires_at })),
+        _ => Ok(None),
+    }
+}
+
+/// The new expiry comes with `Status::Ok` only.
+pub fn renew(key: Name, owner: Name, epoch: i64, ttl: i64) -> Result<(Status, Option<Time>)> {
+    let now = shared::at().now;
+    check_ttl(now, ttl)?;
+    let change = Change {
+        function: "lease.renew()",
+        key,
+        request: Request::Renew { owner, epoch, ttl },
+        wait: Wait::Brief(now),
+        give_up: None,
+        granted_to: Edit::Keep,
+        payload: Edit::Keep,
+    };
+    Ok(match operate(change)? {
+        Answer::Granted(change) => (Status::Ok, change.lease.map(|l| l.expires_at)),
+        answer => (status(answer), None),
+    })
+}
+
+pub fn release(key: Name, owner: Name, epoch: i64) -> Result<Status> {
+    let change = Change {
+        function: "lease.release()",
+        key,
+        request: Request::Release { owner, epoch },
+        wait: Wait::Brief(shared::at().now),
+        give_up: None,
+        granted_to: Edit::Set(None),
+        payload: Edit::Set(None),
+    };
+    operate(change).map(status)
+}
+
+fn status(answer: Answer<Name>) -> Status {
+    match answer {
+        Answer::Granted(_) => Status::Ok,
+        Answer::Refused(Refusal::Status(status)) => status,
+        _ => Status::NotOwner,
+    }
+}
+
+/// The end of the lease must be an instant that PostgreSQL can show.
+fn check_ttl(now: Time, ttl: i64) -> Result<()> {
+    if now.plus(ttl) < Time::LIMIT { Ok(()) } else { Err(fail::ttl_out_of_range()) }
+}

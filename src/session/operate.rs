@@ -1,0 +1,79 @@
+//! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
+
+use lease_core::{Answer, Ask, Lease, Name, Next, Operation, Request, Wait};
+
+use super::wait::Sleeper;
+use super::{fail, pending};
+use crate::pg::{Result, proc, xact};
+use crate::shared::{self, Key};
+use crate::store::{self, Edit};
+
+/// What a call asks for.
+pub struct Change {
+    /// For messages.
+    pub function: &'static str,
+    pub key: Name,
+    pub request: Request<Name>,
+    pub wait: Wait,
+    /// Until when to stand in the queue, and how long that is in microseconds.
+    pub give_up: Option<(lease_core::Time, i64)>,
+    pub granted_to: Edit<Box<[u8]>>,
+    pub payload: Edit<Box<[u8]>>,
+}
+
+/// Granted or refused; every other answer is an error.
+pub fn operate(change: Change) -> Result<Answer<Name>> {
+    may_change(change.function)?;
+    let key = Key { database: proc::database(), name: change.key };
+    let me = proc::me();
+    pending::begin(me, &key)?;
+
+    let ask = Ask { me, key, hash: shared::hash(&key), request: change.request, wait: change.wait };
+    let mut operation = Operation::new(ask, pending::change_of(&key));
+    let mut sleeper = Sleeper::new(&key, change.give_up);
+    let mut base: Option<Lease<Name>> = None;
+    let answer = loop {
+        match operation.next() {
+            Next::Sample => operation.sampled(shared::version(ask.hash)),
+            Next::Read => {
+                let found = store::find(&change.key)?;
+                let in_snapshot =
+                    !xact::uses_transaction_snapshot() || store::snapshot_agrees(&change.key, found.row.as_ref())?;
+                base = found.row.map(|row| row.lease);
+                operation.read(base, found.floor, in_snapshot);
+            }
+            Next::Decide => shared::section(|section| operation.decide(section)),
+            Next::Sleep { until } => {
+                sleeper.sleep(until, base.as_ref())?;
+                operation.awake();
+            }
+            Next::Done => break operation.answer().expect("done"),
+        }
+    };
+    pending::done_waiting();
+    match answer {
+        Answer::Granted(granted) => {
+            pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
+            Ok(answer)
+        }
+        Answer::Refused(_) | Answer::Busy => Ok(answer),
+        Answer::Broken => Err(fail::broken(&key)),
+        Answer::Changed => Err(fail::changed(&key)),
+        Answer::Full => Err(fail::no_room()),
+    }
+}
+
+/// Rule 2.
+fn may_change(function: &str) -> Result<()> {
+    if xact::in_recovery() {
+        Err(fail::in_recovery(function))
+    } else if xact::is_read_only() {
+        Err(fail::read_only(function))
+    } else if xact::is_parallel() {
+        Err(fail::parallel(function))
+    } else if pending::is_committing() {
+        Err(fail::committing(function))
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! What this backend's transaction has pending, and the ends of transactions and savepoints (rules 7 and 11).
+//!
+//! The state is this process's own. It is borrowed for moments only: PostgreSQL may end the process from inside any call
+//! into it, and the abort callback then has to reach the state.
+
+use std::cell::RefCell;
+
+use lease_core::{At, Change, GuardRef, Lease, Name, Restore, Stake, Transaction, Tx};
+
+use super::commit::{self, Write};
+use super::fail;
+use crate::pg::xact::{self, Callbacks};
+use crate::pg::{Result, proc};
+use crate::shared::{self, Key, MAX_CLAIMS};
+use crate::store::Edit;
+
+/// What is written along with a lease.
+#[derive(Clone)]
+pub struct Extra {
+    pub granted_to: Edit<Box<[u8]>>,
+    pub payload: Edit<Box<[u8]>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The transaction, once it has called anything that can leave something in shared memory.
+    me: Option<Tx>,
+    /// It may stand in a list of waiters.
+    waiting: bool,
+    /// Pre-commit has begun.
+    committing: bool,
+    changes: Transaction<Key, Name, Extra>,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::new(State::default());
+}
+
+fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
+    STATE.with_borrow_mut(f)
+}
+
+/// In the postmaster: every backend inherits the registration. PostgreSQL calls what was registered last first, so ours
+/// come after those of libraries loaded later, and the time between seal and commit is short.
+pub fn register() -> Result<()> {
+    xact::register(Callbacks {
+        pre_commit: commit::pre_commit,
+        pre_prepare: commit::pre_prepare,
+        committed: || end(true),
+        aborted: || end(false),
+        sub_committed: |_, _| sub_committed(),
+        sub_aborted: |_, _| sub_aborted(),
+    })
+}
+
+/// An operation on `key` begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
+pub fn begin(me: Tx, key: &Key) -> Result<()> {
+    let most = MAX_CLAIMS.get() as usize / 2;
+    with(|state| {
+        if state.changes.len() >= most && state.changes.pending(key).is_none() {
+            return Err(fail::too_many(most));
+        }
+        state.me = Some(me);
+        state.waiting = true;
+        Ok(())
+    })
+}
+
+pub fn done_waiting() {
+    with(|state| state.waiting = false);
+}
+
+pub fn change_of(key: &Key) -> Option<Change<Name>> {
+    with(|state| state.changes.pending(key).map(|p| p.change))
+}
+
+/// What is pending on a key.
+pub fn of(key: &Key) -> Option<(Change<Name>, Extra)> {
+    with(|state| state.changes.pending(key).map(|p| (p.change, p.extra.clone())))
+}
+
+/// The operation was granted.
+pub fn record(
+    key: Key,
+    hash: u32,
+    base: Option<Lease<Name>>,
+    change: Change<Name>,
+    granted_to: Edit<Box<[u8]>>,
+    payload: Edit<Box<[u8]>>,
+) {
+    let level = level();
+    with(|state| {
+        let before = state.changes.pending(&key).map(|p| p.extra.clone());
+        let extra = match before {
+            Some(before) => {
+                Extra { granted_to: granted_to.after(before.granted_to), payload: payload.after(before.payload) }
+            }
+            None => Extra { granted_to, payload },
+        };
+        state.changes.record(level, key, hash, base, change, extra);
+    });
+}
+
+fn level() -> u32 {
+    xact::nest_level().unsigned_abs()
+}
+
+pub fn has_any() -> bool {
+    with(|state| !state.changes.is_empty())
+}
+
+pub fn is_committing() -> bool {
+    with(|state| state.committing)
+}
+
+pub fn set_committing() {
+    with(|state| {
+        state.committing = true;
+        state.waiting = true;
+    });
+}
+
+pub fn me() -> Tx {
+    with(|state| state.me).unwrap_or_else(proc::me)
+}
+
+pub fn stakes() -> Vec<Stake<Key>> {
+    with(|state| state.changes.stakes().collect())
+}
+
+pub fn guards() -> Vec<GuardRef<Key>> {
+    with(|state| state.changes.guards().collect())
+}
+
+pub fn with_intents<R>(f: impl FnOnce(&mut Vec<(Key, u32)>) -> R) -> R {
+    with(|state| f(&mut state.changes.intents))
+}
+
+/// The rows to write, copied: the state must not be borrowed while they are written.
+pub fn writes() -> Vec<Write> {
+    with(|state| {
+        let write = |(key, base, pending): (&Key, Option<&Lease<Name>>, &lease_core::Pending<Name, Extra>)| Write {
+            key: *key,
+            base: base.copied(),
+            new: pending.change.lease,
+            extra: pending.extra.clone(),
+        };
+        state.changes.changes().map(write).collect()
+    })
+}
+
+/// The transaction has committed or aborted, visibly. Cannot fail.
+fn end(committed: bool) {
+    with(|state| {
+        let State { me, waiting, changes, .. } = state;
+        if let Some(me) = *me
+            && (*waiting || !changes.is_empty())
+        {
+            let guards: Vec<GuardRef<Key>> = changes.guards().collect();
+            let mut intents = std::mem::take(&mut changes.intents);
+            shared::section(|section| {
+                let at = section.at;
+                section.finish(me, changes.outcomes(committed, at), &guards, &mut intents);
+            });
+        }
+        if me.is_some() {
+            *state = State::default();
+        }
+    });
+}
+
+fn sub_committed() {
+    let level = level();
+    with(|state| {
+        if !state.changes.is_empty() {
+            state.changes.release(level);
+        }
+    });
+}
+
+/// A savepoint was rolled back. Cannot fail.
+fn sub_aborted() {
+    let level = level();
+    let at: Option<At> = shared::is_ready().then(shared::at);
+    with(|state| {
+        let (Some(me), Some(at)) = (state.me, at) else { return };
+        if !state.waiting && state.changes.is_empty() {
+            return;
+        }
+        let mut claims: Vec<(Stake<Key>, Restore)> = Vec::new();
+        let mut guards: Vec<GuardRef<Key>> = Vec::new();
+        state.changes.roll_back(level, at, |stake, restore| claims.push((stake, restore)), |g| guards.push(g));
+        shared::section(|section| {
+            section.leave(me);
+            for (stake, restore) in &claims {
+                section.roll_back(me, stake, *restore);
+            }
+            for guard in &guards {
+                section.drop_guard(me, guard);
+            }
+        });
+        state.waiting = false;
+    });
+}

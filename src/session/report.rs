@@ -1,0 +1,203 @@
+//! What is told about leases: inspect, the views, the clock. Changes nothing, never waits, works on a standby.
+
+use std::collections::HashMap;
+
+use lease_core::{At, Claim, Kind, Lease, Name, State, Time};
+
+use super::pending::{self, Extra};
+use crate::pg::{Result, clock as steady, proc};
+use crate::shared::{self, Key, MAX_CLAIMS};
+use crate::store::{self, Row};
+
+pub struct Inspection {
+    pub state: State,
+    pub owner: Option<Name>,
+    pub epoch: i64,
+    pub expires_at: Option<Time>,
+    /// Microseconds.
+    pub remaining: Option<i64>,
+    /// A whole jsonb datum.
+    pub payload: Option<Box<[u8]>>,
+    pub in_flight: bool,
+}
+
+pub struct LeaseRow {
+    pub key: Name,
+    pub state: State,
+    pub owner: Option<Name>,
+    pub epoch: i64,
+    pub expires_at: Option<Time>,
+    pub remaining: Option<i64>,
+    pub ttl: i64,
+    pub granted_at: Time,
+    pub renewed_at: Time,
+    pub granted_to: Option<Box<[u8]>>,
+    pub payload: Option<Box<[u8]>>,
+    pub in_flight: bool,
+}
+
+pub struct ClaimRow {
+    pub key: Name,
+    pub pid: Option<i32>,
+    pub kind: Kind,
+    pub owner: Option<Name>,
+    pub epoch: Option<i64>,
+    pub since: Time,
+    pub deadline: Option<Time>,
+    pub sealed: bool,
+}
+
+pub struct Clock {
+    pub lease: Time,
+    pub wall: Time,
+}
+
+pub fn clock() -> Result<Clock> {
+    Ok(Clock { lease: shared::at().now, wall: Time(steady::wall_micros()) })
+}
+
+/// The latest committed state, or the transaction's own pending one while its claim stands (rule 8).
+pub fn inspect(name: Name) -> Result<Inspection> {
+    let key = Key { database: proc::database(), name };
+    let hash = shared::hash(&key);
+    let own = pending::of(&key);
+    loop {
+        let version = shared::version(hash);
+        let found = store::find(&name)?;
+        let (at, now_version, claim) = shared::section(|s| (s.at, s.version(hash), s.claim(&key, hash).copied()));
+        if version != now_version {
+            continue;
+        }
+        let own = own.as_ref().filter(|(own, _)| claim.is_some_and(|c| c.serial == own.serial));
+        let in_flight = own.is_none() && claim.is_some_and(|c| is_in_flight(&c));
+        let committed = found.row;
+        let (lease, payload) = match own {
+            Some((own, extra)) => (own.lease, extra.payload.clone().over(committed.and_then(|row| row.payload))),
+            None => committed.map_or((None, None), |row| (Some(row.lease), row.payload)),
+        };
+        let Some(lease) = lease else {
+            return Ok(Inspection {
+                state: State::Free,
+                owner: None,
+                epoch: found.floor,
+                expires_at: None,
+                remaining: None,
+                payload: None,
+                in_flight,
+            });
+        };
+        let shown = Shown::of(&lease, at);
+        return Ok(Inspection {
+            state: shown.state,
+            owner: shown.owner,
+            epoch: lease.epoch,
+            expires_at: shown.expires_at,
+            remaining: shown.remaining,
+            payload: payload.filter(|_| shown.state == State::Held),
+            in_flight,
+        });
+    }
+}
+
+/// A hand-off changes nothing, and a transaction that has ended has nothing uncommitted.
+fn is_in_flight(claim: &Claim<Name>) -> bool {
+    claim.kind != Kind::HandOff && proc::running(claim.tx)
+}
+
+/// What only a held lease shows.
+struct Shown {
+    state: State,
+    owner: Option<Name>,
+    expires_at: Option<Time>,
+    remaining: Option<i64>,
+}
+
+impl Shown {
+    fn of(lease: &Lease<Name>, at: At) -> Shown {
+        match lease.state(at) {
+            State::Held => {
+                let expiry = lease.expiry(at);
+                Shown {
+                    state: State::Held,
+                    owner: lease.owner,
+                    expires_at: Some(expiry),
+                    remaining: Some(expiry.since(at.now)),
+                }
+            }
+            state => Shown { state, owner: None, expires_at: None, remaining: None },
+        }
+    }
+}
+
+/// Every key of this database that has a row or a pending change of this transaction.
+pub fn leases(mut visit: impl FnMut(LeaseRow) -> Result<()>) -> Result<()> {
+    let claims: HashMap<Name, Claim<Name>> = this_database().into_iter().collect();
+    let mut own: HashMap<Name, (Option<Lease<Name>>, Extra)> = pending::writes()
+        .into_iter()
+        .filter(|w| {
+            let serial = pending::change_of(&w.key).map(|c| c.serial);
+            claims.get(&w.key.name).map(|c| c.serial) == serial
+        })
+        .map(|w| (w.key.name, (w.new, w.extra)))
+        .collect();
+    let at = shared::at();
+    let mut show = |key: Name, row: Row, in_flight: bool| {
+        let shown = Shown::of(&row.lease, at);
+        let held = shown.state == State::Held;
+        visit(LeaseRow {
+            key,
+            state: shown.state,
+            owner: shown.owner,
+            epoch: row.lease.epoch,
+            expires_at: shown.expires_at,
+            remaining: shown.remaining,
+            ttl: row.lease.ttl,
+            granted_at: row.lease.granted_at,
+            renewed_at: row.lease.renewed_at,
+            granted_to: row.granted_to,
+            payload: row.payload.filter(|_| held),
+            in_flight,
+        })
+    };
+    store::scan(|key, row| match own.remove(key) {
+        Some((Some(lease), extra)) => show(*key, changed(lease, extra, Some(row)), false),
+        Some((None, _)) => Ok(()),
+        None => show(*key, row, claims.get(key).is_some_and(is_in_flight)),
+    })?;
+    for (key, (lease, extra)) in own {
+        if let Some(lease) = lease {
+            show(key, changed(lease, extra, None), false)?;
+        }
+    }
+    Ok(())
+}
+
+fn changed(lease: Lease<Name>, extra: Extra, row: Option<Row>) -> Row {
+    let (granted_to, payload) = row.map_or((None, None), |row| (row.granted_to, row.payload));
+    Row { lease, granted_to: extra.granted_to.over(granted_to), payload: extra.payload.over(payload) }
+}
+
+/// The uncommitted changes of this database's keys.
+pub fn claims() -> Result<Vec<ClaimRow>> {
+    let row = |(key, claim): (Name, Claim<Name>)| ClaimRow {
+        key,
+        pid: Some(proc::pid(claim.tx.proc)).filter(|pid| *pid != 0),
+        kind: claim.kind,
+        owner: claim.owner,
+        epoch: Some(claim.epoch).filter(|_| claim.kind != Kind::HandOff),
+        since: claim.since,
+        deadline: Some(claim.deadline).filter(|d| *d != Time::NEVER),
+        sealed: claim.sealed,
+    };
+    Ok(this_database().into_iter().filter(|(_, claim)| proc::running(claim.tx)).map(row).collect())
+}
+
+fn this_database() -> Vec<(Name, Claim<Name>)> {
+    let database = proc::database();
+    // room before the section: nothing is allocated in it
+    let mut claims = Vec::with_capacity(MAX_CLAIMS.get() as usize + proc::capacity());
+    shared::section(|section| {
+        claims.extend(section.claims().filter(|(key, _)| key.database == database).map(|(key, c)| (key.name, *c)));
+    });
+    claims
+}

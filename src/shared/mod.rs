@@ -1,0 +1,114 @@
+//! What the backends share: the memory behind `lease_core`'s sections, the lease clock's anchor, the sleepers' condition
+//! variables.
+//!
+//! Locks, in the order in which they may be taken:
+//!
+//! 1. the claims lock (an LWLock): all of `layout` but the condition variables. Held for one section: no waiting, no
+//!    PostgreSQL call that can raise, no allocation inside. Never held while another lock of ours is taken.
+//! 2. a condition variable's spinlock, taken by PostgreSQL when sleepers are woken, after the section.
+//!
+//! The memory is laid out by the postmaster and is of one size for its life; a crash restart lays it out anew. The anchor is
+//! taken once, when the library is loaded, and inherited by every process, so lease time goes on over a crash restart.
+
+mod layout;
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+use lease_core::{Anchor, At, Name, Time, Wakes};
+
+use crate::pg::condvar::ConditionVariable;
+use crate::pg::shmem::{self, Area};
+use crate::pg::{clock, guc, lwlock, proc, xact};
+
+/// Keys live in one namespace per database.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Key {
+    pub database: u32,
+    pub name: Name,
+}
+
+pub type Section<'a> = lease_core::Section<'a, Key, Name>;
+
+/// How many keys open transactions can be changing or guarding at once.
+pub static MAX_CLAIMS: guc::Int = guc::Int::new(16384);
+
+const CLAIMS_LOCK: usize = 0;
+const LOCKS: usize = 1;
+
+/// Set in the postmaster, inherited by every process.
+struct Inherited {
+    anchor: Anchor,
+    /// Seeded per start, so that nobody can choose keys that collide.
+    hasher: RandomState,
+}
+
+static INHERITED: OnceLock<Inherited> = OnceLock::new();
+
+/// In the postmaster, while the library is loaded: asks for the memory and takes the clock's anchor.
+pub fn register() {
+    let anchor = Anchor { start: Time(clock::wall_micros()), steady: clock::boottime_micros() };
+    if INHERITED.set(Inherited { anchor, hasher: RandomState::new() }).is_ok() {
+        shmem::register(Area { name: c"pg_lease", locks: LOCKS, size: layout::size, init: layout::init });
+    }
+}
+
+/// The library was preloaded, and the memory is there.
+pub fn is_ready() -> bool {
+    INHERITED.get().is_some() && shmem::base().is_some()
+}
+
+fn inherited() -> &'static Inherited {
+    INHERITED.get().expect("every entry point asks whether the library is ready")
+}
+
+pub fn hash(key: &Key) -> u32 {
+    // the low half of a SipHash is as good as the whole
+    inherited().hasher.hash_one(key) as u32
+}
+
+/// Lease time, and what the times of rows are read against.
+///
+/// In recovery the rows are those of a primary, with a start of its own: taken as they are.
+pub fn at() -> At {
+    let anchor = inherited().anchor;
+    let start = if xact::in_recovery() { Time::NEVER } else { anchor.start };
+    At { now: anchor.time(clock::boottime_micros()), start }
+}
+
+thread_local! {
+    /// Filled in a section, emptied after it. Reserved once, so that a section allocates nothing.
+    static WAKES: RefCell<Wakes> = RefCell::new(Wakes::with_capacity(proc::capacity()));
+}
+
+/// One section: `f` under the claims lock, at an instant sampled under it (rule 1). Sleepers are woken after.
+pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
+    let layout = layout::get();
+    WAKES.with_borrow_mut(|wakes| {
+        let result = lwlock::get(CLAIMS_LOCK).exclusive(|| {
+            // SAFETY: the claims lock is held exclusively until the closure ends, and `layout` is the only way here.
+            let memory = unsafe { layout.memory() };
+            f(&mut Section { memory, at: at(), running: &proc::running, wakes: &mut *wakes })
+        });
+        for proc in wakes.drain() {
+            layout.sleeper(proc).broadcast();
+        }
+        result
+    })
+}
+
+/// The version counter of a hash, which moves whenever a claim on a key of it ends or is broken.
+pub fn version(hash: u32) -> u64 {
+    let layout = layout::get();
+    lwlock::get(CLAIMS_LOCK).shared(|| {
+        // SAFETY: the claims lock is held, so nobody writes until the closure ends.
+        let versions = unsafe { layout.versions() };
+        versions[hash as usize & (versions.len() - 1)]
+    })
+}
+
+/// Where this process sleeps.
+pub fn sleeper() -> &'static ConditionVariable {
+    layout::get().sleeper(proc::my_number())
+}
