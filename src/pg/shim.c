@@ -474,7 +474,8 @@ pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
 	}
 	if (!fits)
 	{
-		pgl_table_close(table, false);
+		/* the error to come gives the locks back */
+		pgl_table_close(table, true);
 		return PGL_MISSHAPEN;
 	}
 	table->row = table_slot_create(table->rel, NULL);
