@@ -307,7 +307,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// Every key that has a claim.
     pub fn claims(&self) -> impl Iterator<Item = (&K, &Claim<O>)> + '_ {
-        self.memory.entries.iter().filter_map(|e| e.claim.as_ref().map(|c| (&e.key, c)))
+        // by way of the buckets, which are few bytes: most entries are not in use
+        let chains = self.memory.buckets.iter().filter(|first| **first != NONE);
+        let entries = chains.flat_map(|first| {
+            std::iter::successors(Some(self.entry(*first)), |e| (e.next != NONE).then(|| self.entry(e.next)))
+        });
+        entries.filter_map(|e| e.claim.as_ref().map(|c| (&e.key, c)))
     }
 
     /// The claim on a key.
