@@ -450,6 +450,7 @@ pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
 
 	memset(table, 0, sizeof(PglTable));
 	table->shape = shape;
+	table->lockmode = lockmode;
 	table->rel = open_relation(shape, lockmode);
 	if (table->rel == NULL)
 		return PGL_MISSING;
@@ -485,7 +486,7 @@ pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
 void
 pgl_table_close(PglTable *table, bool keep_locks)
 {
-	LOCKMODE	lockmode = keep_locks ? NoLock : AccessShareLock;
+	LOCKMODE	lockmode = keep_locks ? NoLock : table->lockmode;
 
 	if (table->row != NULL)
 		ExecDropSingleTupleTableSlot(table->row);

@@ -127,6 +127,7 @@ typedef struct PglTable
 	Relation	indexes[PGL_INDEXES_MAX];	/* the primary key first; the rest only for writing */
 	int32		indexes_open;
 	const PglShape *shape;
+	int32		lockmode;
 	struct TupleTableSlot *row; /* the row found, pinned */
 	struct TupleTableSlot *new_row; /* NULL until needed, like the next */
 	struct TupleTableSlot *lock_row;
