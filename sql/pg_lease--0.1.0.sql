@@ -14,16 +14,18 @@ COMMENT ON SCHEMA lease IS 'pg_lease: USAGE is the gate, GRANT USAGE ON SCHEMA l
 -- PostgreSQL 15 has no STORAGE clause in CREATE TABLE: the columns come in one ALTER TABLE, at whose end PostgreSQL
 -- looks whether a TOAST relation is needed. Columns of fixed width come first.
 --
--- fillfactor: a renewal is a HOT update, which needs room for the new version on the row's own page.
--- autovacuum: index entries of new and purged keys are few, but pages that long snapshots kept from pruning are not.
--- vacuum_truncate: truncation takes an ACCESS EXCLUSIVE lock and the pages are wanted again.
+-- fillfactor: a renewal is a HOT update, which needs room for the new version on the row's own page; half a page is
+-- room for the next version of a row of 4 kB, and for many of ordinary ones while a long snapshot keeps them.
+-- autovacuum: what pruning leaves behind is what such snapshots held up and what was purged. Nothing is planned over
+-- this table, so it needs no statistics.
+-- vacuum_truncate: truncation takes an ACCESS EXCLUSIVE lock, and the pages are wanted again.
 CREATE TABLE lease.entry ()
 	WITH (
 		fillfactor = 50,
-		autovacuum_vacuum_scale_factor = 0.1,
 		autovacuum_vacuum_threshold = 1000,
-		autovacuum_vacuum_insert_scale_factor = 0.5,
+		autovacuum_vacuum_scale_factor = 0.1,
 		autovacuum_vacuum_cost_delay = 0,
+		autovacuum_analyze_threshold = 2147483647,
 		vacuum_truncate = off
 	);
 ALTER TABLE lease.entry
@@ -59,6 +61,7 @@ COMMENT ON COLUMN lease.entry.granted_at IS 'Lease time of the last grant';
 COMMENT ON COLUMN lease.entry.renewed_at IS 'Lease time of the last grant or renewal';
 COMMENT ON COLUMN lease.entry.expires_at IS 'Lease time at which the hold ends, or ended: unowned since';
 COMMENT ON COLUMN lease.entry.clock_base IS 'Start of the lease clock that the times were read from';
+COMMENT ON COLUMN lease.entry.key IS 'What is leased: 1 to 255 bytes, compared byte by byte';
 COMMENT ON COLUMN lease.entry.state IS 'h: held (until expires_at, whatever this says later), l: lapsed, f: free (released)';
 COMMENT ON COLUMN lease.entry.owner IS 'The holder; of a lapsed lease the last one; NULL: free';
 COMMENT ON COLUMN lease.entry.granted_to IS 'Name of the role that the last grant was made to, for the eye only; NULL once released';

@@ -45,7 +45,7 @@ pub fn snapshot_agrees(key: &Name, row: Option<&Row>) -> Result<bool> {
     Ok(seen.map(|row| row.lease) == row.map(|row| row.lease))
 }
 
-/// Every row, under a snapshot taken now.
+/// Every row, under a snapshot taken now, for the views: unlike the rest it is what SERIALIZABLE tracks.
 pub fn scan(mut visit: impl FnMut(&Name, Row) -> Result<()>) -> Result<()> {
     table::read(&row::ENTRY, |entries| entries.scan(|row| visit(&row::key(row)?, Row::read(row)?)))
 }
@@ -95,11 +95,6 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The latest committed row, read anew (rule 10).
-    pub fn find(&mut self, key: &Name) -> Result<Option<Row>> {
-        self.entries.find(key.as_bytes(), View::Latest, Row::read)
-    }
-
     /// Writes `new` (`None`: deletes the row) over `base`, the lease that it was decided on (`None`: there was no row).
     ///
     /// Never waits. Fails when the row is another one by now (40001), which only a write past the library can bring about, or
