@@ -12,11 +12,11 @@ DROP SCHEMA lease;
 
 -- Not trusted: the database's owner is not enough.
 CREATE ROLE lease_nobody;
-SELECT format('GRANT CREATE ON DATABASE %I TO lease_nobody', current_database()) \gexec
+DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO lease_nobody', current_database()); END $$;
 SET ROLE lease_nobody;
 CREATE EXTENSION pg_lease;
 RESET ROLE;
-SELECT format('REVOKE CREATE ON DATABASE %I FROM lease_nobody', current_database()) \gexec
+DO $$ BEGIN EXECUTE format('REVOKE CREATE ON DATABASE %I FROM lease_nobody', current_database()); END $$;
 DROP ROLE lease_nobody;
 
 CREATE EXTENSION pg_lease;

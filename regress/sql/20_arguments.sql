@@ -65,9 +65,12 @@ SELECT outcome(format($$SELECT lease.acquire('arg', 'ann', '1 s', NULL, %L)$$, t
 SELECT outcome($$SELECT lease.acquire('arg', 'bob', '0')$$, 'ttl'),
        outcome($$SELECT lease.renew('arg never seen', 'bob', 1, '0')$$, 'ttl');
 
--- A wait is not served yet.
-SELECT outcome($$SELECT lease.acquire('arg', 'bob', '1 s', '1 s')$$, 'wait');
-SELECT outcome($$SELECT lease.acquire('arg free', 'bob', '1 s', '0')$$, 'wait');
+-- A wait: zero or more, exact, or refused like a ttl. A timeout is an error of its own.
+SELECT wait, outcome(format($$SELECT lease.acquire('arg', 'bob', '1 s', %L)$$, wait), word)
+  FROM (VALUES (1, '-1 s', 'wait'), (2, '-1 microsecond', 'wait'), (3, '1 month', 'wait'), (4, '1 mon -29 days', 'wait'), (5, '1 day -25 hours', 'wait'),
+               (6, '0', 'arg'), (7, '1 day -24 hours', 'arg'), (8, '1 ms', 'arg')) w(n, wait, word) ORDER BY n;
+SELECT wait, outcome(format($$SELECT lease.acquire(%L, 'bob', '1 hour', %L)$$, 'arg wait ' || n, wait))
+  FROM (VALUES (1, '0'), (2, '1 s'), (3, '100000 days')) w(n, wait) ORDER BY n;
 
 -- An error of ours ends statement and transaction as any error does.
 \set VERBOSITY sqlstate

@@ -218,6 +218,21 @@ SELECT acquired FROM lease.acquire('read only', 'ann', '1 s');
 RESET default_transaction_read_only;
 SELECT state_of('read only');
 
+-- A prepared transaction would hold its keys for ever: refused, and the transaction is over.
+BEGIN;
+SELECT acquired FROM lease.acquire('two phases', 'ann', '1 hour');
+PREPARE TRANSACTION 'lease';
+SELECT state_of('two phases');
+BEGIN;
+SELECT status FROM lease.renew('chain', 'ann', 1, '1 hour');
+PREPARE TRANSACTION 'lease';
+BEGIN;
+SELECT status FROM lease.release('chain', 'ann', 1);
+PREPARE TRANSACTION 'lease';
+SELECT count(*) FROM pg_prepared_xacts;
+SELECT count(*) FROM lease.claims;
+SELECT state_of('chain');
+
 -- Thousands of keys in one transaction.
 BEGIN;
 SELECT count(*) FILTER (WHERE acquired) AS acquired, min(epoch), max(epoch) FROM generate_series(1, 5000) i, LATERAL lease.acquire('bulk ' || i, 'ann', '1 hour');
