@@ -51,6 +51,8 @@ pub struct Change<O> {
     /// The claim it rests on.
     pub serial: u64,
     pub generation: u64,
+    /// The highest epoch told under that claim so far: what the floor has to reach when the row is deleted.
+    pub issued: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,16 +86,20 @@ pub struct Stake<K> {
     pub generation: u64,
 }
 
-/// One guard: the place reserved for it.
+/// One guard: what it demands, and the place reserved for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GuardRef<K> {
+pub struct Guard<K, O> {
     pub key: K,
     pub hash: u32,
+    pub owner: O,
+    pub epoch: i64,
     pub slot: u32,
+    /// The transaction's own pending change that it was judged on: its claim, and until when the lease is held by it.
+    pub own: Option<(u64, Time)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GuardOutcome {
+pub(crate) enum GuardOutcome {
     Again,
     Reserved { slot: u32, expires_at: Time },
     Refused(Status),
@@ -103,10 +109,12 @@ pub enum GuardOutcome {
 
 /// What became of a commit's attempt to seal all its claims and guards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sealing<K> {
+pub(crate) enum Sealing<K> {
     Sealed,
-    /// Another transaction is committing a change that this one has to see first; nothing is sealed.
-    Wait,
+    /// Another transaction is committing what this one must not pass by; nothing is sealed. Sleep and try again.
+    Wait {
+        until: Time,
+    },
     /// The claim on that key was broken, or its deadline has passed.
     Broken(K),
     /// Epochs were advanced since that key was claimed.
@@ -296,6 +304,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             self.wake_head(index);
         }
         let epoch = new.or(old).map_or(0, |l| l.epoch);
+        let issued = before.map_or(0, |c| c.issued).max(epoch);
         let (serial, generation, since) = match (pending, before) {
             (Some(p), Some(c)) => (p.serial, p.generation, c.since),
             _ => (self.new_serial(), self.memory.head.generation, self.at.now),
@@ -305,14 +314,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             serial,
             kind,
             deadline,
-            issued: before.map_or(0, |c| c.issued).max(epoch),
+            issued,
             sealed: false,
+            announced: false,
             generation,
             since,
             owner: new.or(old).and_then(|l| l.owner).or(old.and_then(|l| l.owner)),
             epoch,
         });
-        Outcome::Granted(Change { lease: new, kind, deadline, serial, generation })
+        Outcome::Granted(Change { lease: new, kind, deadline, serial, generation, issued })
     }
 
     /// Ends the claim; if anybody may acquire the key now, its queue's head gets it in hand (rule 11).
@@ -330,15 +340,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// Seals all claims and guards of a commit, or none (rule 9).
-    ///
-    /// `intents` remembers the keys on which this commit has announced that it waits for guards.
-    pub fn seal(
-        &mut self,
-        me: Tx,
-        stakes: &[Stake<K>],
-        guards: &[GuardRef<K>],
-        intents: &mut Vec<(K, u32)>,
-    ) -> Sealing<K> {
+    pub(crate) fn seal(&mut self, me: Tx, stakes: &[Stake<K>], guards: &[Guard<K, O>]) -> Sealing<K> {
         self.leave_conflicts(me);
         for s in stakes {
             if !self.owns(me, &s.key, s.hash, s.serial) || (s.kind != Kind::Maintenance && s.deadline <= self.at.now) {
@@ -353,10 +355,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             let Some(index) = self.find(&s.key, s.hash) else { continue };
             self.reap_guards(index);
             if self.foreign_guard_is_sealed(index, me) {
-                blocked = Some(index);
-                if guards.is_empty() && !intents.contains(&(s.key, s.hash)) {
-                    self.entry_mut(index).intents += 1;
-                    intents.push((s.key, s.hash));
+                blocked = Some((index, Time::NEVER));
+                // who guards nothing itself may ask for precedence: it waits for what is sealed and nothing else
+                if guards.is_empty()
+                    && let Some(claim) = self.entry_mut(index).claim.as_mut()
+                {
+                    claim.announced = true;
                 }
             }
         }
@@ -367,19 +371,22 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 // the own guard keeps the entry
                 index = self.find(&g.key, g.hash).unwrap_or(index);
             }
-            let entry = self.entry(index);
-            let sealed = entry
-                .claim
-                .is_some_and(|c| c.tx != me && c.sealed && matches!(c.kind, Kind::Transition | Kind::Maintenance));
-            if sealed || entry.intents > 0 {
-                blocked = Some(index);
+            match self.entry(index).claim {
+                Some(c) if c.tx == me => {}
+                Some(c) if c.sealed && matches!(c.kind, Kind::Transition | Kind::Maintenance) => {
+                    blocked = Some((index, Time::NEVER));
+                }
+                Some(c) if c.announced && !c.sealed && c.deadline > self.at.now => blocked = Some((index, c.deadline)),
+                _ => {}
             }
         }
-        if let Some(index) = blocked {
-            self.wait_beside(me, index, Time::NEVER);
-            return Sealing::Wait;
+        if let Some((index, until)) = blocked {
+            // its own deadlines end the wait, too
+            let own = stakes.iter().filter(|s| s.kind != Kind::Maintenance).map(|s| s.deadline).min();
+            let until = until.min(own.unwrap_or(Time::NEVER));
+            self.wait_beside(me, index, until);
+            return Sealing::Wait { until };
         }
-        self.withdraw(intents);
         for s in stakes {
             if let Some(index) = self.find(&s.key, s.hash)
                 && let Some(claim) = self.entry_mut(index).claim.as_mut()
@@ -396,15 +403,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     /// Ends everything a transaction has here, once its commit or abort is visible (rule 11). Cannot fail.
     ///
     /// Each stake comes with the instant from which its key can be acquired in the state that now stands.
-    pub fn finish(
-        &mut self,
-        me: Tx,
-        stakes: impl Iterator<Item = (Stake<K>, Time)>,
-        guards: &[GuardRef<K>],
-        intents: &mut Vec<(K, u32)>,
-    ) {
+    pub fn finish(&mut self, me: Tx, stakes: impl Iterator<Item = (Stake<K>, Time)>, guards: &[Guard<K, O>]) {
         self.leave(me);
-        self.withdraw(intents);
         for g in guards {
             self.drop_guard(me, g);
         }
@@ -419,6 +419,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         {
             self.end_claim(index, acquirable_from <= self.at.now);
         }
+    }
+
+    /// Every epoch was raised and that is visible: what was decided before cannot commit (rule 16).
+    pub fn advance(&mut self) {
+        self.memory.head.generation += 1;
+        self.memory.versions.iter_mut().for_each(|version| *version += 1);
     }
 
     /// A savepoint is rolled back: the claim goes back to what it was for the change now on top, or ends (rule 7).
@@ -441,7 +447,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// Judges a guard and reserves its place (rule 8). The judgement is repeated at the commit.
-    pub fn guard(&mut self, me: Tx, key: &K, hash: u32, owner: O, epoch: i64, seen: &Seen<O>) -> GuardOutcome {
+    pub(crate) fn guard(&mut self, me: Tx, key: &K, hash: u32, owner: O, epoch: i64, seen: &Seen<O>) -> GuardOutcome {
         let lease = match seen {
             Seen::Pending(change) => {
                 if !self.owns(me, key, hash, change.serial) {
@@ -473,7 +479,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// Gives a guard's place back and lets those proceed who waited for it.
-    pub fn drop_guard(&mut self, me: Tx, guard: &GuardRef<K>) {
+    pub fn drop_guard(&mut self, me: Tx, guard: &Guard<K, O>) {
         let slot = self.memory.guards[guard.slot as usize];
         // somebody may have reaped it, and another transaction may have the place since
         if slot.entry == NONE || slot.tx != me || self.entry(slot.entry).key != guard.key {
@@ -528,17 +534,6 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             slot = guard.next;
         }
         false
-    }
-
-    /// Takes this commit's intents back.
-    fn withdraw(&mut self, intents: &mut Vec<(K, u32)>) {
-        for (key, hash) in intents.drain(..) {
-            if let Some(index) = self.find(&key, hash) {
-                self.entry_mut(index).intents -= 1;
-                self.wake_conflicts(index);
-                self.drop_if_unused(index);
-            }
-        }
     }
 }
 

@@ -13,12 +13,16 @@
 //! | `claim` | rules of a claim: taking, breaking, sealing, ending |
 //! | `queue` | who waits for a key, the hand-off, deadlocks |
 //! | `operation` | one call, from reading the row to its answer, step by step |
+//! | `guard` | a call that makes the commit depend on a lease |
+//! | `commit` | one commit, from its seal to the rows that it may write |
 //! | `transaction` | what one transaction has pending, with its savepoints |
 //!
 //! Rule numbers in comments are those of docs/ARCHITECTURE.md, "The protocol".
 #![forbid(unsafe_code)]
 
 mod claim;
+mod commit;
+mod guard;
 pub mod interval;
 mod lease;
 mod name;
@@ -28,7 +32,9 @@ mod table;
 mod time;
 mod transaction;
 
-pub use claim::{Ask, Change, GuardOutcome, GuardRef, Outcome, Restore, Sealing, Seen, Stake, Wait};
+pub use claim::{Ask, Change, Guard, Outcome, Restore, Seen, Stake, Wait};
+pub use commit::{Commit, CommitStep, Failure};
+pub use guard::{GuardAnswer, Guarding};
 pub use lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
 pub use name::{MAX_BYTES as NAME_MAX_BYTES, Name, NameError};
 pub use operation::{Answer, Next, Operation};

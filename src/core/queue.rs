@@ -129,6 +129,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             deadline,
             issued,
             sealed: false,
+            announced: false,
             generation: self.memory.head.generation,
             since: self.at.now,
             owner: None,

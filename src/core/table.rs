@@ -41,6 +41,8 @@ pub struct Claim<O> {
     pub issued: i64,
     /// Its transaction is committing: nobody may break it while that transaction runs.
     pub sealed: bool,
+    /// Its commit waits for sealed guards; no new guard of the key is sealed before it (rule 9).
+    pub announced: bool,
     /// What `Head::generation` was when it was taken (rule 16).
     pub generation: u64,
     /// For the eye only: since when, for whom, under which epoch.
@@ -59,8 +61,6 @@ pub struct Entry<K, O> {
     pub claim: Option<Claim<O>>,
     /// First of the guards on this key.
     pub(crate) guards: u32,
-    /// How many committing transitions wait for guards here: no new guard is sealed meanwhile (rule 9).
-    pub(crate) intents: u32,
     /// Acquirers, in order of arrival.
     pub(crate) queue: Ends,
     /// Everybody else who met a claim or a seal, in no order.
@@ -90,7 +90,6 @@ impl<K: Id, O: Id> Default for Entry<K, O> {
             next: NONE,
             claim: None,
             guards: NONE,
-            intents: 0,
             queue: Ends::EMPTY,
             conflicts: Ends::EMPTY,
         }
@@ -281,11 +280,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     /// Gives an entry back once nothing refers to its key.
     pub(crate) fn drop_if_unused(&mut self, index: u32) {
         let entry = self.entry(index);
-        let unused = entry.claim.is_none()
-            && entry.guards == NONE
-            && entry.intents == 0
-            && entry.queue.is_empty()
-            && entry.conflicts.is_empty();
+        let unused =
+            entry.claim.is_none() && entry.guards == NONE && entry.queue.is_empty() && entry.conflicts.is_empty();
         if !unused {
             return;
         }

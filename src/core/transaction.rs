@@ -1,11 +1,11 @@
-//! What one transaction has pending: its changes by key with their savepoints, its guards, its intents.
+//! What one transaction has pending: its changes by key with their savepoints, its guards.
 //!
 //! Levels are PostgreSQL's nesting levels: 1 is the transaction itself, each open savepoint one more. A level is recorded
 //! only while it is the innermost, so what a savepoint recorded is the end of the log.
 
 use std::collections::HashMap;
 
-use crate::claim::{Change, GuardRef, Restore, Stake};
+use crate::claim::{Change, Guard, Restore, Stake};
 use crate::lease::Lease;
 use crate::table::Id;
 use crate::time::{At, Time};
@@ -47,20 +47,12 @@ pub struct Transaction<K, O, X> {
     by_key: HashMap<K, usize>,
     /// Which chain got a change at which level, in order.
     log: Vec<(u32, usize)>,
-    guards: Vec<(u32, GuardRef<K>)>,
-    /// Keys on which the commit waits for guards.
-    pub intents: Vec<(K, u32)>,
+    guards: Vec<(u32, Guard<K, O>)>,
 }
 
 impl<K: Id, O: Id, X> Default for Transaction<K, O, X> {
     fn default() -> Self {
-        Transaction {
-            chains: Vec::new(),
-            by_key: HashMap::new(),
-            log: Vec::new(),
-            guards: Vec::new(),
-            intents: Vec::new(),
-        }
+        Transaction { chains: Vec::new(), by_key: HashMap::new(), log: Vec::new(), guards: Vec::new() }
     }
 }
 
@@ -95,11 +87,11 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
         }
     }
 
-    pub fn add_guard(&mut self, level: u32, guard: GuardRef<K>) {
+    pub fn add_guard(&mut self, level: u32, guard: Guard<K, O>) {
         self.guards.push((level, guard));
     }
 
-    pub fn guards(&self) -> impl Iterator<Item = GuardRef<K>> + '_ {
+    pub fn guards(&self) -> impl Iterator<Item = Guard<K, O>> + '_ {
         self.guards.iter().map(|(_, g)| *g)
     }
 
@@ -108,7 +100,7 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
         self.chains.iter().filter_map(|c| c.stack.last().map(|top| (&c.key, c.base.as_ref(), top)))
     }
 
-    /// What [`crate::Section::seal`] needs.
+    /// What the commit has to seal.
     pub fn stakes(&self) -> impl Iterator<Item = Stake<K>> + '_ {
         self.chains.iter().filter_map(|c| c.stack.last().map(|top| c.stake(&top.change)))
     }
@@ -129,7 +121,7 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
         level: u32,
         at: At,
         mut claim: impl FnMut(Stake<K>, Restore),
-        mut guard: impl FnMut(GuardRef<K>),
+        mut guard: impl FnMut(Guard<K, O>),
     ) {
         while let Some(&(l, index)) = self.log.last() {
             if l < level {

@@ -2,7 +2,7 @@
 //!
 //! Nothing waits for a claim or a relation lock once the claims are sealed.
 
-use lease_core::{GuardRef, Lease, Name, Sealing, Stake, Time};
+use lease_core::{CommitStep, Failure, Lease, Name};
 
 use super::wait::Sleeper;
 use super::{fail, pending};
@@ -48,19 +48,24 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
 }
 
 fn seal() -> Result<()> {
-    let stakes: Vec<Stake<Key>> = pending::stakes();
-    let guards: Vec<GuardRef<Key>> = pending::guards();
-    let me = pending::me();
+    let mut commit = pending::commit();
     let blocked_on = Key::default();
     let mut sleeper = Sleeper::new(&blocked_on, None);
     loop {
-        let sealing =
-            shared::section(|section| pending::with_intents(|intents| section.seal(me, &stakes, &guards, intents)));
-        match sealing {
-            Sealing::Sealed => break,
-            Sealing::Wait => sleeper.sleep(Time::NEVER, None)?,
-            Sealing::Broken(key) => return Err(fail::broken(&key)),
-            Sealing::Stale(key) => return Err(fail::stale(&key)),
+        match commit.next() {
+            CommitStep::Seal => shared::section(|section| commit.seal(section)),
+            CommitStep::Sleep { until } => {
+                sleeper.sleep(until, None)?;
+                commit.awake();
+            }
+            CommitStep::Check(key) => {
+                let found = store::find(&key.name)?;
+                commit.checked(found.row.map(|row| row.lease).as_ref());
+            }
+            CommitStep::Write => break,
+            CommitStep::Failed(Failure::Broken(key)) => return Err(fail::broken(&key)),
+            CommitStep::Failed(Failure::Stale(key)) => return Err(fail::stale(&key)),
+            CommitStep::Failed(Failure::Guard(key, status)) => return Err(fail::guard(&key, status)),
         }
     }
     pending::done_waiting();

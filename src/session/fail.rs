@@ -1,6 +1,6 @@
 //! The errors of a session, each with its SQLSTATE. Messages name the key; details are facts, hints say what to do.
 
-use lease_core::{Kind, Lease, Name, Time};
+use lease_core::{Kind, Lease, Name, Status, Time};
 
 use crate::pg::{Error, Report, proc, sqlstate, text};
 use crate::shared::{self, Key};
@@ -51,6 +51,21 @@ pub fn broken(key: &Key) -> Error {
         .detail("A change of a lease must be committed before the lease expires; after that others may take the key.")
         .hint("Roll back, and acquire the lease again.")
         .into()
+}
+
+/// What a guard demands is not so at the commit.
+pub fn guard(key: &Key, status: Status) -> Error {
+    let key = key_text(key);
+    let (state, message) = match status {
+        Status::Lapsed => (sqlstate::LAPSED, format!("lease of key \"{key}\" lapsed before the guarded commit")),
+        Status::EpochMismatch => {
+            (sqlstate::EPOCH_MISMATCH, format!("lease of key \"{key}\" was acquired anew before the guarded commit"))
+        }
+        Status::Ok | Status::NotOwner => {
+            (sqlstate::NOT_OWNER, format!("lease of key \"{key}\" was lost before the guarded commit"))
+        }
+    };
+    Report::new(state, message).into()
 }
 
 pub fn changed(key: &Key) -> Error {

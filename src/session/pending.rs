@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use lease_core::{At, Change, GuardRef, Lease, Name, Restore, Stake, Transaction, Tx};
+use lease_core::{At, Change, Commit, Guard, Lease, Name, Restore, Stake, Transaction, Tx};
 
 use super::commit::{self, Write};
 use super::fail;
@@ -120,20 +120,9 @@ pub fn set_committing() {
     });
 }
 
-pub fn me() -> Tx {
-    with(|state| state.me).unwrap_or_else(proc::me)
-}
-
-pub fn stakes() -> Vec<Stake<Key>> {
-    with(|state| state.changes.stakes().collect())
-}
-
-pub fn guards() -> Vec<GuardRef<Key>> {
-    with(|state| state.changes.guards().collect())
-}
-
-pub fn with_intents<R>(f: impl FnOnce(&mut Vec<(Key, u32)>) -> R) -> R {
-    with(|state| f(&mut state.changes.intents))
+/// The commit of what is pending.
+pub fn commit() -> Commit<Key, Name> {
+    with(|state| Commit::new(state.me.unwrap_or_else(proc::me), &state.changes))
 }
 
 /// The rows to write, copied: the state must not be borrowed while they are written.
@@ -156,11 +145,10 @@ fn end(committed: bool) {
         if let Some(me) = *me
             && (*waiting || !changes.is_empty())
         {
-            let guards: Vec<GuardRef<Key>> = changes.guards().collect();
-            let mut intents = std::mem::take(&mut changes.intents);
+            let guards: Vec<Guard<Key, Name>> = changes.guards().collect();
             shared::section(|section| {
                 let at = section.at;
-                section.finish(me, changes.outcomes(committed, at), &guards, &mut intents);
+                section.finish(me, changes.outcomes(committed, at), &guards);
             });
         }
         if me.is_some() {
@@ -188,7 +176,7 @@ fn sub_aborted() {
             return;
         }
         let mut claims: Vec<(Stake<Key>, Restore)> = Vec::new();
-        let mut guards: Vec<GuardRef<Key>> = Vec::new();
+        let mut guards: Vec<Guard<Key, Name>> = Vec::new();
         state.changes.roll_back(level, at, |stake, restore| claims.push((stake, restore)), |g| guards.push(g));
         shared::section(|section| {
             section.leave(me);
