@@ -22,8 +22,8 @@
 #![forbid(unsafe_code)]
 
 mod claim;
-mod deadline;
 mod commit;
+mod deadline;
 mod guard;
 pub mod interval;
 mod lease;
@@ -36,8 +36,8 @@ mod transaction;
 
 pub use claim::{Ask, Change, Guard, Outcome, Restore, Seen, Stake, Wait};
 pub use commit::{Commit, CommitStep, Failure};
-pub use guard::{GuardAnswer, Guarding};
 pub use deadline::Deadlines;
+pub use guard::{GuardAnswer, Guarding};
 pub use lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
 pub use name::{MAX_BYTES as NAME_MAX_BYTES, Name, NameError};
 pub use operation::{Answer, Next, Operation};

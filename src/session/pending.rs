@@ -116,7 +116,9 @@ pub fn has_any() -> bool {
 
 /// A commit that writes nothing but lapses need not be flushed: they follow from what is there.
 pub fn only_lapses() -> bool {
-    with(|state| state.changes.guards().next().is_none() && state.changes.changes().all(|(_, _, p)| is_lapse(&p.change)))
+    with(|state| {
+        state.changes.guards().next().is_none() && state.changes.changes().all(|(_, _, p)| is_lapse(&p.change))
+    })
 }
 
 fn is_lapse(change: &Change<Name>) -> bool {

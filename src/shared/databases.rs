@@ -83,14 +83,8 @@ pub enum Status {
 
 impl Status {
     fn from(number: u32) -> Status {
-        const ALL: [Status; 6] = [
-            Status::Wanted,
-            Status::Starting,
-            Status::Running,
-            Status::NoSlot,
-            Status::Failed,
-            Status::HeldOff,
-        ];
+        const ALL: [Status; 6] =
+            [Status::Wanted, Status::Starting, Status::Running, Status::NoSlot, Status::Failed, Status::HeldOff];
         ALL.get(number as usize).copied().unwrap_or(Status::Wanted)
     }
 }

@@ -97,7 +97,8 @@ pub fn at() -> At {
     }
     let start = &memory::databases().start;
     let known = start.load(Relaxed);
-    let known = if known != 0 { known } else { start.compare_exchange(0, now.0, Relaxed, Relaxed).err().unwrap_or(now.0) };
+    let known =
+        if known != 0 { known } else { start.compare_exchange(0, now.0, Relaxed, Relaxed).err().unwrap_or(now.0) };
     At { now, start: Time(known) }
 }
 
