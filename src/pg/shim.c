@@ -94,6 +94,8 @@ pgl_warn(const PglReport *report)
 	uint32		cancel_holdoff = QueryCancelHoldoffCount;
 	MemoryContext context = CurrentMemoryContext;
 
+	/* reporting takes interrupts when it is done */
+	HOLD_INTERRUPTS();
 	PG_TRY();
 	{
 		pgl_report(WARNING, report);
@@ -102,10 +104,10 @@ pgl_warn(const PglReport *report)
 	{
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
-		InterruptHoldoffCount = holdoff;
-		QueryCancelHoldoffCount = cancel_holdoff;
 	}
 	PG_END_TRY();
+	InterruptHoldoffCount = holdoff;
+	QueryCancelHoldoffCount = cancel_holdoff;
 }
 
 /* ---------------------------------------------------------------- the module */
