@@ -37,6 +37,6 @@ pub mod value;
 pub mod worker;
 pub mod xact;
 
-pub use error::{Error, Report, Result, SqlState, sqlstate};
+pub use error::{Error, Report, Result, sqlstate};
 pub(crate) use function::pg_function;
 pub(crate) use test_points::test_point;
