@@ -38,7 +38,7 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
     }
 
     /// The earliest deadline.
-    pub fn next(&mut self) -> Option<Time> {
+    pub fn earliest(&mut self) -> Option<Time> {
         while let Some(Reverse((deadline, key))) = self.heap.peek() {
             if self.filed.get(key) == Some(deadline) {
                 return Some(*deadline);
@@ -51,7 +51,7 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
     /// Takes out the keys whose deadlines have come, earliest first, `limit` at most.
     pub fn take_due(&mut self, now: Time, limit: usize) -> Vec<K> {
         let mut due = Vec::new();
-        while due.len() < limit && self.next().is_some_and(|deadline| deadline <= now) {
+        while due.len() < limit && self.earliest().is_some_and(|deadline| deadline <= now) {
             if let Some(Reverse((_, key))) = self.heap.pop() {
                 self.filed.remove(&key);
                 due.push(key);
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn due_keys_come_in_order_and_once() {
         let mut deadlines = filed(&[("c", 30), ("a", 10), ("b", 20)]);
-        assert_eq!(deadlines.next(), Some(Time(10)));
+        assert_eq!(deadlines.earliest(), Some(Time(10)));
         assert_eq!(deadlines.take_due(Time(9), 10), Vec::<&str>::new());
         assert_eq!(deadlines.take_due(Time(20), 10), ["a", "b"]);
         assert_eq!(deadlines.take_due(Time(20), 10), Vec::<&str>::new());
-        assert_eq!((deadlines.len(), deadlines.next()), (1, Some(Time(30))));
+        assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(Time(30))));
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(deadlines.len(), 2);
         assert_eq!(deadlines.take_due(Time(10), 10), ["a", "b"]);
         // what "b" was filed under before is passed over
-        assert_eq!(deadlines.next(), None);
+        assert_eq!(deadlines.earliest(), None);
         assert!(deadlines.is_empty());
     }
 
@@ -125,7 +125,7 @@ mod tests {
         let mut deadlines = filed(&[("a", 10)]);
         deadlines.take_due(Time(10), 1);
         deadlines.file("a", Time(50));
-        assert_eq!(deadlines.next(), Some(Time(50)));
+        assert_eq!(deadlines.earliest(), Some(Time(50)));
         assert_eq!(deadlines.take_due(Time(50), 1), ["a"]);
     }
 
@@ -146,7 +146,7 @@ mod tests {
             deadlines.file("a", Time(deadline));
         }
         assert!(deadlines.heap.len() <= 66, "{}", deadlines.heap.len());
-        assert_eq!(deadlines.next(), Some(Time(0)));
+        assert_eq!(deadlines.earliest(), Some(Time(0)));
     }
 
     /// Against a plain map of key to earliest deadline.
@@ -179,7 +179,7 @@ mod tests {
                 }
             }
             assert_eq!(deadlines.len(), plain.len());
-            assert_eq!(deadlines.next(), plain.values().min().map(|d| Time(*d)));
+            assert_eq!(deadlines.earliest(), plain.values().min().map(|d| Time(*d)));
         }
     }
 }

@@ -97,7 +97,7 @@ fn sweep(database: u32) -> Result<End> {
             continue;
         }
         let now = shared::at().now;
-        let next = deadlines.next();
+        let next = deadlines.earliest();
         databases::show(next, deadlines.len());
         let until = next.unwrap_or(Time::NEVER).min(now.plus(IDLE));
         worker::report_statistics()?;
