@@ -221,14 +221,19 @@ CREATE FUNCTION lease.read_stats(
 	OUT refused_not_owner bigint,
 	OUT refused_lapsed bigint,
 	OUT refused_epoch_mismatch bigint,
-	OUT lapses_swept bigint,
-	OUT lapses_found bigint,
-	OUT wakeups bigint,
+	OUT waits bigint,
+	OUT wake_ups bigint,
+	OUT hand_offs bigint,
+	OUT passed_over bigint,
 	OUT safety_ticks bigint,
+	OUT safety_ticks_that_helped bigint,
 	OUT timeouts bigint,
+	OUT deadlocks bigint,
 	OUT cancelled_waits bigint,
 	OUT broken_claims bigint,
 	OUT commit_refusals bigint,
+	OUT lapses_swept bigint,
+	OUT lapses_found bigint,
 	OUT sweep_passes bigint,
 	OUT sweep_rows bigint,
 	OUT ring_overflows bigint,
@@ -252,14 +257,19 @@ CREATE VIEW lease.stats AS
 		refused_not_owner,
 		refused_lapsed,
 		refused_epoch_mismatch,
-		lapses_swept,
-		lapses_found,
-		wakeups,
+		waits,
+		wake_ups,
+		hand_offs,
+		passed_over,
 		safety_ticks,
+		safety_ticks_that_helped,
 		timeouts,
+		deadlocks,
 		cancelled_waits,
 		broken_claims,
 		commit_refusals,
+		lapses_swept,
+		lapses_found,
 		sweep_passes,
 		sweep_rows,
 		ring_overflows,
@@ -278,14 +288,19 @@ COMMENT ON COLUMN lease.stats.releases IS 'Live leases released by their holder 
 COMMENT ON COLUMN lease.stats.refused_not_owner IS 'Calls of renew and release that answered not_owner';
 COMMENT ON COLUMN lease.stats.refused_lapsed IS 'Calls of renew and release that answered lapsed';
 COMMENT ON COLUMN lease.stats.refused_epoch_mismatch IS 'Calls of renew and release that answered epoch_mismatch';
-COMMENT ON COLUMN lease.stats.lapses_swept IS 'Lapses written down by the sweeper';
-COMMENT ON COLUMN lease.stats.lapses_found IS 'Lapses that a change of the key met before the sweeper did';
-COMMENT ON COLUMN lease.stats.wakeups IS 'Sleeps of waiting sessions that somebody ended';
-COMMENT ON COLUMN lease.stats.safety_ticks IS 'Sleeps of waiting sessions that ended after 1 s although nothing was due';
-COMMENT ON COLUMN lease.stats.timeouts IS 'Waits that ended in a timeout of their own';
-COMMENT ON COLUMN lease.stats.cancelled_waits IS 'Waits that ended in a cancel, a termination or another error';
+COMMENT ON COLUMN lease.stats.waits IS 'Calls and commits that had to sleep';
+COMMENT ON COLUMN lease.stats.wake_ups IS 'Sessions woken because something that they wait for has changed';
+COMMENT ON COLUMN lease.stats.hand_offs IS 'Keys reserved for the first in their queue';
+COMMENT ON COLUMN lease.stats.passed_over IS 'First waiters that let their turn pass';
+COMMENT ON COLUMN lease.stats.safety_ticks IS 'Sleeps that nothing ended but the safety tick of 1 s';
+COMMENT ON COLUMN lease.stats.safety_ticks_that_helped IS 'Of these: after which there was something to do; zero, unless a process was frozen';
+COMMENT ON COLUMN lease.stats.timeouts IS 'Blocking acquires that ran out of time';
+COMMENT ON COLUMN lease.stats.deadlocks IS 'Waits that ended because they closed a ring';
+COMMENT ON COLUMN lease.stats.cancelled_waits IS 'Waits that ended in another error: cancelled, terminated, statement_timeout, lock_timeout';
 COMMENT ON COLUMN lease.stats.broken_claims IS 'Uncommitted changes that lost their key to another session';
 COMMENT ON COLUMN lease.stats.commit_refusals IS 'Transactions that could not commit because of a lease';
+COMMENT ON COLUMN lease.stats.lapses_swept IS 'Lapses written down by the sweeper';
+COMMENT ON COLUMN lease.stats.lapses_found IS 'Lapses that a change of the key met before the sweeper did';
 COMMENT ON COLUMN lease.stats.sweep_passes IS 'Transactions of the sweeper';
 COMMENT ON COLUMN lease.stats.sweep_rows IS 'Keys that these looked at';
 COMMENT ON COLUMN lease.stats.ring_overflows IS 'Times that commits outran the sweeper';

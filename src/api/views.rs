@@ -64,12 +64,12 @@ pub fn list_claims(call: Call<'_>) -> Result<Reply<'_>> {
     Ok(rows.finish())
 }
 
-/// View `lease.stats`: what is counted for this database, in the order of [`session::stats`].
+/// View `lease.stats`: what is counted for this database, in the order of `shared::Counter`.
 pub fn read_stats(call: Call<'_>) -> Result<Reply<'_>> {
     session::ready()?;
     let stats = session::stats();
     let counts = stats.counts.iter().map(|count| Value::Int8(i64::try_from(*count).unwrap_or(i64::MAX)));
-    let delays = [output::span(stats.delay_last), output::span(stats.delay_max)];
+    let delays = [output::span(stats.sweep_delay_last), output::span(stats.sweep_delay_max)];
     let values: Vec<Value<'_>> = counts.chain(delays).chain([output::time(stats.since)]).collect();
     call.row(&values)
 }

@@ -7,7 +7,7 @@ use lease_core::{CommitStep, Failure, Lease, Name, State};
 use super::wait::Sleeper;
 use super::{fail, pending};
 use crate::pg::{Error, Result, test_point, xact};
-use crate::shared::counters::{Counter, count};
+use crate::shared::Counter;
 use crate::shared::{self, Key};
 use crate::store::{self, Outcome, Writer};
 use pending::Extra;
@@ -39,7 +39,7 @@ pub fn pre_commit() -> Result<()> {
         test_point!("written")
     });
     if let Err(Error::Own(_)) = done {
-        count(Counter::CommitRefusals);
+        Counter::CommitRefusals.add(1);
     }
     done
 }

@@ -27,7 +27,7 @@ mod wait;
 use lease_core::{Answer, Name, Refusal, Request, Status, Time, Wait};
 
 use crate::pg::{Result, role};
-use crate::shared::counters::{Counter, count};
+use crate::shared::Counter;
 use crate::shared::{self, databases};
 use crate::store::Edit;
 use operate::{Change, operate};
@@ -82,7 +82,7 @@ pub fn acquire(asked: Acquire) -> Result<Option<Grant>> {
     match operate(change)? {
         Answer::Granted(change) => Ok(change.lease.map(|l| Grant { epoch: l.epoch, expires_at: l.expires_at })),
         _ => {
-            count(Counter::Denials);
+            Counter::Denials.add(1);
             Ok(None)
         }
     }
@@ -128,9 +128,9 @@ fn status(answer: Answer<Name>) -> Status {
     };
     match status {
         Status::Ok => (),
-        Status::NotOwner => count(Counter::NotOwner),
-        Status::Lapsed => count(Counter::Lapsed),
-        Status::EpochMismatch => count(Counter::EpochMismatch),
+        Status::NotOwner => Counter::NotOwner.add(1),
+        Status::Lapsed => Counter::Lapsed.add(1),
+        Status::EpochMismatch => Counter::EpochMismatch.add(1),
     }
     status
 }

@@ -5,7 +5,7 @@ use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Request, Wait}
 use super::wait::Sleeper;
 use super::{fail, pending};
 use crate::pg::{Result, proc, xact};
-use crate::shared::counters::{Counter, count};
+use crate::shared::Counter;
 use crate::shared::{self, Key, Section};
 use crate::store::{self, Edit};
 
@@ -75,7 +75,7 @@ fn decide(section: &mut Section<'_>, operation: &mut Operation<Key, Name>) {
     let met = section.claim(&key, hash).is_some_and(|c| c.tx != me && c.kind != Kind::HandOff && proc::running(c.tx));
     operation.decide(section);
     if met && matches!(operation.answer(), Some(Answer::Granted(_))) {
-        count(Counter::BrokenClaims);
+        Counter::BrokenClaims.add(1);
     }
 }
 

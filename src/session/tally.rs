@@ -4,8 +4,8 @@ use lease_core::{At, Lease, Name, State, Time};
 
 use super::lapse;
 use crate::pg::{Result, proc, worker};
-use crate::shared::counters::{Counter, count};
-use crate::shared::databases::{self, Status};
+use crate::shared::Counter;
+use crate::shared::databases::{self, Stats, Status};
 use crate::shared::{self, Key, feed};
 
 /// One key's change.
@@ -54,75 +54,35 @@ fn tally(key: &Key, base: Option<&Lease<Name>>, new: &Lease<Name>, start: Time) 
     let before = base.map(|base| (base.state(At { now, start }), base));
     match new.state {
         State::Held if base.is_some_and(|base| base.state == State::Held && base.epoch == new.epoch) => {
-            count(Counter::Renewals);
+            Counter::Renewals.add(1);
             return;
         }
         State::Held => {
-            count(Counter::Grants);
+            Counter::Grants.add(1);
             match before {
-                Some((State::Lapsed, _)) => count(Counter::Takeovers),
-                Some((State::Held, _)) => count(Counter::Regrants),
+                Some((State::Lapsed, _)) => Counter::Takeovers.add(1),
+                Some((State::Held, _)) => Counter::Regrants.add(1),
                 _ => (),
             }
         }
-        State::Free if matches!(before, Some((State::Held, _))) => count(Counter::Releases),
+        State::Free if matches!(before, Some((State::Held, _))) => Counter::Releases.add(1),
         _ => (),
     }
     if let Some((State::Lapsed, base)) = before
         && base.state == State::Held
     {
-        count(Counter::LapsesFound);
+        Counter::LapsesFound.add(1);
         lapse::log_quietly(&key.name, base);
     }
 }
 
-/// In the order of the view's columns.
-const SHOWN: [Counter; 21] = [
-    Counter::Grants,
-    Counter::Takeovers,
-    Counter::Regrants,
-    Counter::Denials,
-    Counter::Renewals,
-    Counter::Releases,
-    Counter::NotOwner,
-    Counter::Lapsed,
-    Counter::EpochMismatch,
-    Counter::LapsesSwept,
-    Counter::LapsesFound,
-    Counter::WakeUps,
-    Counter::SafetyTicks,
-    Counter::Timeouts,
-    Counter::CancelledWaits,
-    Counter::BrokenClaims,
-    Counter::CommitRefusals,
-    Counter::SweepPasses,
-    Counter::SweepRows,
-    Counter::RingOverflows,
-    Counter::Rescans,
-];
-
-pub struct Stats {
-    pub counts: [u64; SHOWN.len()],
-    /// Microseconds.
-    pub delay_last: i64,
-    pub delay_max: i64,
-    pub since: Time,
-}
-
 /// Of this database.
 pub fn stats() -> Stats {
-    let counters = databases::counters();
-    let signed = |counter: Counter| i64::try_from(counters[counter as usize]).unwrap_or(i64::MAX);
-    Stats {
-        counts: SHOWN.map(|counter| counters[counter as usize]),
-        delay_last: signed(Counter::SweepDelayLast),
-        delay_max: signed(Counter::SweepDelayMax),
-        since: Time(signed(Counter::Since)),
-    }
+    databases::stats()
 }
 
 pub fn reset_stats() {
-    databases::reset_counters(shared::at().now);
+    databases::reset_stats(shared::at().now);
 }
 
 pub struct SweeperRow {

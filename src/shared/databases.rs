@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, A
 
 use lease_core::{Time, Tx};
 
-use super::counters::Counter;
-use super::{DATABASES_LOCK, memory};
+use super::{Counter, DATABASES_LOCK, memory};
 use crate::pg::{lwlock, proc, worker};
 
 /// Databases beyond that have leases, but no sweeper and no counters.
@@ -44,26 +43,24 @@ pub struct Slot {
     pub(super) wakes_at: AtomicI64,
     next_deadline: AtomicI64,
     leases: AtomicU64,
-    counters: [Number; Counter::COUNT],
+    counters: [AtomicU64; Counter::COUNT],
+    /// Microseconds.
+    sweep_delay_last: AtomicI64,
+    sweep_delay_max: AtomicI64,
+    /// Lease time from which on all this counts.
+    since: AtomicI64,
     error_len: AtomicU32,
     error: [AtomicU8; ERROR],
 }
 
-/// A counter.
-pub struct Number(AtomicU64);
-
-impl Number {
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Relaxed);
-    }
-
-    pub fn set(&self, n: u64) {
-        self.0.store(n, Relaxed);
-    }
-
-    pub fn raise_to(&self, n: u64) {
-        self.0.fetch_max(n, Relaxed);
-    }
+/// What is counted of one database.
+pub struct Stats {
+    /// In the order of [`Counter::ALL`].
+    pub counts: [u64; Counter::COUNT],
+    /// From a lease's expiry to its lapse being visible in the table, in microseconds: the latest, and the longest.
+    pub sweep_delay_last: i64,
+    pub sweep_delay_max: i64,
+    pub since: Time,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,8 +100,12 @@ pub struct Sweeper {
 }
 
 impl Slot {
-    pub fn counter(&self, counter: Counter) -> &Number {
-        &self.counters[counter as usize]
+    pub(super) fn count(&self, counter: Counter, n: u64) {
+        self.counters[counter as usize].fetch_add(n, Relaxed);
+    }
+
+    pub(super) fn counted(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize].load(Relaxed)
     }
 
     fn held_off(&self) -> bool {
@@ -129,10 +130,12 @@ impl Slot {
     }
 
     fn reset_counters(&self, now: Time) {
-        for number in &self.counters {
-            number.set(0);
+        for counter in &self.counters {
+            counter.store(0, Relaxed);
         }
-        self.counter(Counter::Since).set(now.0.unsigned_abs());
+        self.sweep_delay_last.store(0, Relaxed);
+        self.sweep_delay_max.store(0, Relaxed);
+        self.since.store(now.0, Relaxed);
     }
 
     fn keep_error(&self, message: &str) {
@@ -253,12 +256,18 @@ pub fn list() -> Vec<Sweeper> {
     slots().iter().filter(|slot| slot.database.load(Relaxed) != 0).map(Slot::sweeper).collect()
 }
 
-/// The counters of this process's database.
-pub fn counters() -> [u64; Counter::COUNT] {
-    with_mine(|slot| slot.counters.each_ref().map(|number| number.0.load(Relaxed))).unwrap_or([0; Counter::COUNT])
+/// Of this process's database.
+pub fn stats() -> Stats {
+    with_mine(|slot| Stats {
+        counts: Counter::ALL.map(|(counter, _)| slot.counted(counter)),
+        sweep_delay_last: slot.sweep_delay_last.load(Relaxed),
+        sweep_delay_max: slot.sweep_delay_max.load(Relaxed),
+        since: Time(slot.since.load(Relaxed)),
+    })
+    .unwrap_or(Stats { counts: [0; Counter::COUNT], sweep_delay_last: 0, sweep_delay_max: 0, since: Time(0) })
 }
 
-pub fn reset_counters(now: Time) {
+pub fn reset_stats(now: Time) {
     with_mine(|slot| slot.reset_counters(now));
 }
 
@@ -374,10 +383,9 @@ pub fn asked_of(database: u32) -> Asked {
 /// A lapse was written down, so long after it.
 pub fn count_lapse(delay: i64) {
     with_mine(|slot| {
-        let delay = delay.max(0).unsigned_abs();
-        slot.counter(Counter::LapsesSwept).add(1);
-        slot.counter(Counter::SweepDelayLast).set(delay);
-        slot.counter(Counter::SweepDelayMax).raise_to(delay);
+        slot.count(Counter::LapsesSwept, 1);
+        slot.sweep_delay_last.store(delay, Relaxed);
+        slot.sweep_delay_max.fetch_max(delay, Relaxed);
     });
 }
 

@@ -15,11 +15,13 @@
 //! The memory is laid out by the postmaster and is of one size for its life; a crash restart lays it out anew. The anchor is
 //! taken once, when the library is loaded, and inherited by every process, so lease time goes on over a crash restart.
 
-pub mod counters;
+mod counters;
 pub mod databases;
 pub mod feed;
 mod layout;
 mod memory;
+
+pub use counters::Counter;
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};

@@ -11,7 +11,7 @@ use crate::pg::condvar::WaitEvent;
 use crate::pg::worker::{self, Exit};
 use crate::pg::{Result, test_point};
 use crate::session::{self, Fate};
-use crate::shared::counters::{Counter, add, count};
+use crate::shared::Counter;
 use crate::shared::databases::{self, Leaving};
 use crate::shared::feed::{self, Cursor};
 use crate::shared::{self, MAX_CLAIMS, SWEEP_BATCH};
@@ -79,7 +79,7 @@ fn sweep(database: u32) -> Result<End> {
         }
         look |= asked.rescan;
         if !cursor.read(database, |key, deadline| deadlines.file(key.as_bytes().into(), deadline)) {
-            count(Counter::RingOverflows);
+            Counter::RingOverflows.add(1);
             look = true;
         }
         if look {
@@ -140,7 +140,7 @@ fn scan(deadlines: &mut Deadlines<Box<[u8]>>) -> Result<bool> {
         Ok(true)
     })?;
     if there {
-        count(Counter::Rescans);
+        Counter::Rescans.add(1);
     }
     Ok(there)
 }
@@ -150,8 +150,8 @@ fn pass(due: &[Box<[u8]>], deadlines: &mut Deadlines<Box<[u8]>>) -> Result<()> {
     let keys: Vec<Name> = due.iter().filter_map(|key| Name::new(key).ok()).collect();
     let fates = session::lapse(&keys)?;
     let now = shared::at().now;
-    count(Counter::SweepPasses);
-    add(Counter::SweepRows, keys.len() as u64);
+    Counter::SweepPasses.add(1);
+    Counter::SweepRows.add(keys.len() as u64);
     for (key, fate) in due.iter().zip(fates) {
         match fate {
             Fate::Lapsed(over_since) => databases::count_lapse(now.since(over_since)),
