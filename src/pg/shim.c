@@ -723,6 +723,14 @@ pgl_table_first(PglTable *table, int view)
 	do
 		found = table_scan_getnextslot(scan, ForwardScanDirection, table->row);
 	while (found && visible != NULL && !table_tuple_satisfies_snapshot(table->rel, table->row, visible));
+	if (found)
+	{
+		/* what the slot holds lies in the scan's memory, so have it fetch the same version for itself */
+		ItemPointerData tid = table->row->tts_tid;
+
+		if (!table_tuple_fetch_row_version(table->rel, &tid, SnapshotAny, table->row))
+			elog(ERROR, "a pinned row is not there any more");
+	}
 	table_endscan(scan);
 	if (visible != NULL)
 		UnregisterSnapshot(visible);
