@@ -33,12 +33,6 @@ impl ConditionVariable {
         unsafe { sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Wakes the one that has slept longest.
-    pub fn signal(&self) {
-        // SAFETY: as broadcast.
-        unsafe { sys::ConditionVariableSignal(self.0.get()) };
-    }
-
     /// Joins the sleepers, so that no wake-up after this is missed. Look at the condition, then [`Sleep::timed`].
     pub fn prepare(&self) -> Sleep<'_> {
         assert!(!PREPARED.replace(true), "a process sleeps on one condition variable at a time");
@@ -82,7 +76,7 @@ impl WaitEvent {
         WaitEvent { name, id: AtomicU32::new(0) }
     }
 
-    fn id(&self) -> Result<u32> {
+    pub(super) fn id(&self) -> Result<u32> {
         let known = self.id.load(Ordering::Relaxed);
         if known != 0 {
             return Ok(known);

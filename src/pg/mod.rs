@@ -32,9 +32,11 @@ mod sys;
 pub mod table;
 pub mod test_points;
 pub mod text;
+pub mod utility;
 pub mod value;
+pub mod worker;
 pub mod xact;
 
-pub use error::{Error, Report, Result, SqlState, sqlstate};
+pub use error::{Error, Report, Result, sqlstate};
 pub(crate) use function::pg_function;
 pub(crate) use test_points::test_point;
