@@ -137,6 +137,17 @@ CREATE FUNCTION lease.inspect(
 COMMENT ON FUNCTION lease.inspect(text)
 	IS 'What the lease of a key is now: free, held or lapsed';
 
+CREATE FUNCTION lease.guard(
+	key text,
+	owner text,
+	epoch bigint,
+	OUT expires_at timestamp with time zone
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_guard';
+COMMENT ON FUNCTION lease.guard(text, text, bigint)
+	IS 'Let the transaction commit only if this owner still holds the key with this epoch';
+
 CREATE FUNCTION lease.now()
 	RETURNS timestamp with time zone
 	LANGUAGE c VOLATILE PARALLEL UNSAFE

@@ -2,7 +2,7 @@
 //!
 //! | module | functions |
 //! |---|---|
-//! | `operations` | acquire, renew, release, inspect |
+//! | `operations` | acquire, renew, release, inspect, guard |
 //! | `views` | now, and what the views are made of |
 //! | `input` | arguments and what is said about wrong ones |
 //! | `output` | states, times and spans as SQL values |
@@ -28,6 +28,8 @@ pg_function!(lease_acquire, operations::acquire);
 pg_function!(lease_renew, operations::renew);
 pg_function!(lease_release, operations::release);
 pg_function!(lease_inspect, operations::inspect);
+
+pg_function!(lease_guard, operations::guard);
 
 pg_function!(lease_now, views::now);
 pg_function!(lease_list_leases, views::list_leases);

@@ -26,11 +26,14 @@ pub fn pre_commit() -> Result<()> {
     }
     pending::set_committing();
     store::write(|table| {
-        xact::force_local_flush()?;
         test_point!("before-seal")?;
         seal()?;
         test_point!("sealed")?;
-        for write in pending::writes() {
+        let writes = pending::writes();
+        if !writes.is_empty() {
+            xact::force_local_flush()?;
+        }
+        for write in writes {
             write_row(table, &write)?;
         }
         test_point!("written")
@@ -59,10 +62,13 @@ fn seal() -> Result<()> {
                 commit.awake();
             }
             CommitStep::Check(key) => {
-                let found = store::find(&key.name)?;
+                test_point!("check")?;
+                // a renewal by another session may be committing at this moment: it must not hide the row
+                let found = store::find_at_once(&key.name)?;
                 commit.checked(found.row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,
+            CommitStep::Failed(Failure::Broken(key)) if pending::give_way(&key) => commit = pending::commit(),
             CommitStep::Failed(Failure::Broken(key)) => return Err(fail::broken(&key)),
             CommitStep::Failed(Failure::Stale(key)) => return Err(fail::stale(&key)),
             CommitStep::Failed(Failure::Guard(key, status)) => return Err(fail::guard(&key, status)),

@@ -36,7 +36,7 @@ pub fn committing(function: &str) -> Error {
 }
 
 pub fn prepare() -> Error {
-    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot PREPARE a transaction that has changed a lease").into()
+    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot PREPARE a transaction that has changed or guarded a lease").into()
 }
 
 pub fn ttl_out_of_range() -> Error {
@@ -68,6 +68,24 @@ pub fn guard(key: &Key, status: Status) -> Error {
     Report::new(state, message).into()
 }
 
+/// A guard is refused at its call.
+pub fn guard_refused(key: &Key, owner: &Name, epoch: i64, status: Status) -> Error {
+    let (key, owner) = (key_text(key), text::display(owner.as_bytes()));
+    match status {
+        Status::Lapsed => Report::new(sqlstate::LAPSED, format!("lease of key \"{key}\" has lapsed"))
+            .hint("Acquire the lease again."),
+        Status::EpochMismatch => {
+            let message = format!("epoch {epoch} of key \"{key}\" is not the current one");
+            Report::new(sqlstate::EPOCH_MISMATCH, message)
+                .detail(format!("\"{owner}\" holds the lease under another epoch."))
+        }
+        Status::Ok | Status::NotOwner => {
+            Report::new(sqlstate::NOT_OWNER, format!("lease of key \"{key}\" is not held by \"{owner}\""))
+        }
+    }
+    .into()
+}
+
 pub fn changed(key: &Key) -> Error {
     Report::new(
         sqlstate::SERIALIZATION_FAILURE,
@@ -93,7 +111,7 @@ pub fn no_room() -> Error {
 }
 
 pub fn too_many(most: usize) -> Error {
-    Report::new(sqlstate::OUT_OF_MEMORY, "too many lease changes in one transaction")
+    Report::new(sqlstate::OUT_OF_MEMORY, "too many lease changes and guards in one transaction")
         .detail(format!("One session may change or guard {most} keys at once, half of pg_lease.max_claims."))
         .hint("You might need to increase pg_lease.max_claims, or to use shorter transactions.")
         .into()

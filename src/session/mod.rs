@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | `operate` | one call that may change a lease, from reading the row to its answer |
+//! | `guard` | lease.guard, and what lease.fence asks |
 //! | `wait` | sleeping until woken, and what ends a wait |
 //! | `commit` | sealing and writing, in pre-commit |
 //! | `pending` | what the transaction has pending; the ends of transactions and savepoints |
@@ -15,6 +16,7 @@
 
 mod commit;
 mod fail;
+mod guard;
 mod operate;
 mod pending;
 mod report;
@@ -27,6 +29,7 @@ use crate::shared;
 use crate::store::Edit;
 use operate::{Change, operate};
 
+pub use guard::guard;
 pub use pending::register;
 pub use report::{claims, clock, inspect, leases};
 

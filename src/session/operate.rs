@@ -23,13 +23,19 @@ pub struct Change {
 
 /// Granted or refused; every other answer is an error.
 pub fn operate(change: Change) -> Result<Answer<Name>> {
+    operate_on(change).map(|(answer, _)| answer)
+}
+
+/// The same, with the lease that it was decided on.
+pub fn operate_on(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     may_change(change.function)?;
     let key = Key { database: proc::database(), name: change.key };
     let me = proc::me();
     pending::begin(me, &key)?;
 
     let ask = Ask { me, key, hash: shared::hash(&key), request: change.request, wait: change.wait };
-    let mut operation = Operation::new(ask, pending::change_of(&key));
+    let own = pending::change_of(&key);
+    let mut operation = Operation::new(ask, own);
     let mut sleeper = Sleeper::new(&key, change.give_up);
     let mut base: Option<Lease<Name>> = None;
     let answer = loop {
@@ -51,12 +57,13 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
         }
     };
     pending::done_waiting();
+    let before = own.map_or(base, |own| own.lease);
     match answer {
         Answer::Granted(granted) => {
             pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
-            Ok(answer)
+            Ok((answer, before))
         }
-        Answer::Refused(_) | Answer::Busy => Ok(answer),
+        Answer::Refused(_) | Answer::Busy => Ok((answer, before)),
         Answer::Broken => Err(fail::broken(&key)),
         Answer::Changed => Err(fail::changed(&key)),
         Answer::Full => Err(fail::no_room()),
@@ -64,7 +71,7 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
 }
 
 /// Rule 2.
-fn may_change(function: &str) -> Result<()> {
+pub fn may_change(function: &str) -> Result<()> {
     if xact::in_recovery() {
         Err(fail::in_recovery(function))
     } else if xact::is_read_only() {

@@ -5,12 +5,12 @@
 
 use std::cell::RefCell;
 
-use lease_core::{At, Change, Commit, Guard, Lease, Name, Restore, Stake, Transaction, Tx};
+use lease_core::{At, Change, Commit, Guard, Lease, Name, Restore, Stake, State as LeaseState, Transaction, Tx};
 
 use super::commit::{self, Write};
 use super::fail;
 use crate::pg::xact::{self, Callbacks};
-use crate::pg::{Result, proc};
+use crate::pg::{Result, proc, test_point};
 use crate::shared::{self, Key, MAX_CLAIMS};
 use crate::store::Edit;
 
@@ -55,14 +55,45 @@ pub fn register() -> Result<()> {
 
 /// An operation on `key` begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
 pub fn begin(me: Tx, key: &Key) -> Result<()> {
-    let most = MAX_CLAIMS.get() as usize / 2;
     with(|state| {
-        if state.changes.len() >= most && state.changes.pending(key).is_none() {
-            return Err(fail::too_many(most));
+        if state.changes.places() >= most() && state.changes.pending(key).is_none() {
+            return Err(fail::too_many(most()));
         }
         state.me = Some(me);
         state.waiting = true;
         Ok(())
+    })
+}
+
+/// How many keys one session may change or guard at once, so that none can keep all others out.
+fn most() -> usize {
+    MAX_CLAIMS.get() as usize / 2
+}
+
+/// As `begin`, for a guard; the place it has already, if the same was guarded before.
+pub fn begin_guard(me: Tx, key: &Key, owner: Name, epoch: i64) -> Result<Option<u32>> {
+    with(|state| {
+        let place = state.changes.same_guard(key, owner, epoch).map(|guard| guard.slot);
+        if place.is_none() && state.changes.places() >= most() {
+            return Err(fail::too_many(most()));
+        }
+        state.me = Some(me);
+        Ok(place)
+    })
+}
+
+pub fn add_guard(guard: Guard<Key, Name>) {
+    let level = level();
+    with(|state| state.changes.add_guard(level, guard));
+}
+
+/// The epoch that this transaction may write under: of its guard on the key, or of its own grant. `None`: neither.
+pub fn writing_epoch(key: &Key) -> Option<i64> {
+    with(|state| {
+        let guarded = state.changes.guard_of(key).map(|guard| guard.epoch);
+        let granted = state.changes.pending(key).and_then(|p| p.change.lease);
+        let granted = granted.filter(|lease| lease.state == LeaseState::Held).map(|lease| lease.epoch);
+        guarded.max(granted)
     })
 }
 
@@ -120,6 +151,11 @@ pub fn set_committing() {
     });
 }
 
+/// A maintenance claim was broken: see [`Transaction::give_way`].
+pub fn give_way(key: &Key) -> bool {
+    with(|state| state.changes.give_way(key))
+}
+
 /// The commit of what is pending.
 pub fn commit() -> Commit<Key, Name> {
     with(|state| Commit::new(state.me.unwrap_or_else(proc::me), &state.changes))
@@ -140,6 +176,9 @@ pub fn writes() -> Vec<Write> {
 
 /// The transaction has committed or aborted, visibly. Cannot fail.
 fn end(committed: bool) {
+    if committed && has_any() {
+        test_point!(quiet "visible");
+    }
     with(|state| {
         let State { me, waiting, changes, .. } = state;
         if let Some(me) = *me
