@@ -156,6 +156,20 @@ COMMENT ON FUNCTION lease.now()
 	IS 'The lease clock, which every expiry is judged by';
 
 ----------------------------------------------------------------------------------------------------------------------
+-- Administration
+----------------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION lease.force_release(
+	key text,
+	OUT owner text,
+	OUT epoch bigint
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_force_release';
+COMMENT ON FUNCTION lease.force_release(text)
+	IS 'End whatever hold and uncommitted change of a key there is; tells owner and epoch as they were';
+
+----------------------------------------------------------------------------------------------------------------------
 -- Views
 ----------------------------------------------------------------------------------------------------------------------
 
@@ -227,7 +241,7 @@ COMMENT ON COLUMN lease.clock.difference IS 'How far lease time is ahead of the 
 ----------------------------------------------------------------------------------------------------------------------
 
 -- They are to be these, whatever ALTER DEFAULT PRIVILEGES says here: nobody but the owner reaches the tables or enters
--- the schema; who is let in by USAGE may call and look.
+-- the schema; who is let in by USAGE may call and look, administration excepted.
 DO $$
 DECLARE
 	kind text;
@@ -248,6 +262,11 @@ BEGIN
 			SELECT 'TABLE', 'lease.' || pg_catalog.quote_ident(relname), relowner, relacl
 			FROM pg_catalog.pg_class
 			WHERE relnamespace = 'lease'::pg_catalog.regnamespace AND relkind IN ('r', 'v')
+			UNION ALL
+			SELECT 'FUNCTION', oid::pg_catalog.regprocedure::text, proowner,
+				coalesce(proacl, pg_catalog.acldefault('f', proowner))
+			FROM pg_catalog.pg_proc
+			WHERE pronamespace = 'lease'::pg_catalog.regnamespace
 		) AS object (kind, name, owner, acl),
 			pg_catalog.aclexplode(object.acl) AS acl
 		WHERE acl.grantee <> object.owner
@@ -259,3 +278,4 @@ $$;
 
 GRANT SELECT ON lease.leases, lease.claims, lease.clock TO PUBLIC;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lease TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION lease.force_release(text) FROM PUBLIC;

@@ -3,6 +3,7 @@
 //! | module | functions |
 //! |---|---|
 //! | `operations` | acquire, renew, release, inspect, guard |
+//! | `administration` | force_release |
 //! | `views` | now, and what the views are made of |
 //! | `input` | arguments and what is said about wrong ones |
 //! | `output` | states, times and spans as SQL values |
@@ -17,6 +18,7 @@
 //! COMMIT: its row was written directly), 53200 (no room for another claim), LE001 (here or at COMMIT: the transaction's own
 //! change of the key is past its deadline or was broken).
 
+mod administration;
 mod input;
 mod operations;
 mod output;
@@ -30,6 +32,8 @@ pg_function!(lease_release, operations::release);
 pg_function!(lease_inspect, operations::inspect);
 
 pg_function!(lease_guard, operations::guard);
+
+pg_function!(lease_force_release, administration::force_release);
 
 pg_function!(lease_now, views::now);
 pg_function!(lease_list_leases, views::list_leases);

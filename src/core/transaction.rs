@@ -99,7 +99,8 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
 
     /// A guard in a place that is known already is the same one, judged anew.
     pub fn add_guard(&mut self, level: u32, guard: Guard<K, O>) {
-        if let Some(known) = self.guards_of(&guard.key).find(|i| self.guards[*i].1.slot == guard.slot) {
+        let known = self.guards_of(&guard.key).find(|i| self.guards[*i].1.slot == guard.slot);
+        if let Some(known) = known {
             self.guards[known].1 = guard;
             return;
         }

@@ -36,7 +36,8 @@ pub fn committing(function: &str) -> Error {
 }
 
 pub fn prepare() -> Error {
-    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot PREPARE a transaction that has changed or guarded a lease").into()
+    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot PREPARE a transaction that has changed or guarded a lease")
+        .into()
 }
 
 pub fn ttl_out_of_range() -> Error {
@@ -72,8 +73,9 @@ pub fn guard(key: &Key, status: Status) -> Error {
 pub fn guard_refused(key: &Key, owner: &Name, epoch: i64, status: Status) -> Error {
     let (key, owner) = (key_text(key), text::display(owner.as_bytes()));
     match status {
-        Status::Lapsed => Report::new(sqlstate::LAPSED, format!("lease of key \"{key}\" has lapsed"))
-            .hint("Acquire the lease again."),
+        Status::Lapsed => {
+            Report::new(sqlstate::LAPSED, format!("lease of key \"{key}\" has lapsed")).hint("Acquire the lease again.")
+        }
         Status::EpochMismatch => {
             let message = format!("epoch {epoch} of key \"{key}\" is not the current one");
             Report::new(sqlstate::EPOCH_MISMATCH, message)

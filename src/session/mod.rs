@@ -22,12 +22,12 @@ mod pending;
 mod report;
 mod wait;
 
-use lease_core::{Answer, Name, Refusal, Request, Status, Time, Wait};
+use lease_core::{Answer, At, Name, Refusal, Request, Status, Time, Wait};
 
 use crate::pg::{Result, role};
 use crate::shared;
-use crate::store::Edit;
-use operate::{Change, operate};
+use crate::store::{Edit, floor};
+use operate::{Change, operate, operate_on};
 
 pub use guard::guard;
 pub use pending::register;
@@ -107,6 +107,35 @@ pub fn release(key: Name, owner: Name, epoch: i64) -> Result<Status> {
         payload: Edit::Set(None),
     };
     operate(change).map(status)
+}
+
+/// What a key was before it was forced free.
+pub struct Forced {
+    pub owner: Option<Name>,
+    pub epoch: i64,
+}
+
+/// Ends whatever hold there is, and whoever's uncommitted change of the key.
+pub fn force_release(key: Name) -> Result<Forced> {
+    let change = Change {
+        function: "lease.force_release()",
+        key,
+        request: Request::ForceRelease,
+        wait: Wait::Brief(shared::at().now),
+        give_up: None,
+        granted_to: Edit::Set(None),
+        payload: Edit::Set(None),
+    };
+    let (answer, before) = operate_on(change)?;
+    let Some(before) = before else { return Ok(Forced { owner: None, epoch: floor()? }) };
+    // the row that was granted is free since the instant of the decision
+    let live = match answer {
+        Answer::Granted(granted) => {
+            granted.lease.is_some_and(|freed| before.is_live(At { now: freed.expires_at, start: freed.clock_base }))
+        }
+        _ => false,
+    };
+    Ok(Forced { owner: before.owner.filter(|_| live), epoch: before.epoch })
 }
 
 fn status(answer: Answer<Name>) -> Status {
