@@ -4,6 +4,7 @@
 //! claim came and went in between (the version counter) and that the transaction's own claim was not broken (the serial).
 
 use crate::lease::{Kind, Lease, Refusal, Request, Status, Verdict, decide, holds};
+use crate::rules::{Rule, rule};
 use crate::table::{Claim, GuardSlot, Id, NONE, Section, Tx};
 use crate::time::{GRACE, Time};
 
@@ -15,6 +16,13 @@ pub struct Ask<K, O> {
     pub hash: u32,
     pub request: Request<O>,
     pub wait: Wait,
+}
+
+impl<K, O> Ask<K, O> {
+    /// Whether it waits in the key's queue.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.request, Request::Acquire { .. }) && self.wait == Wait::Queue
+    }
 }
 
 /// What acquire does when it cannot be granted at once. The other requests wait beside the queue, or skip the key.
@@ -133,7 +141,10 @@ pub enum Restore {
 impl<K: Id, O: Id> Section<'_, K, O> {
     /// Decides one request and, if it is granted, takes the claim (rules 3 to 6).
     pub fn operate(&mut self, ask: &Ask<K, O>, seen: &Seen<O>) -> Outcome<O> {
-        self.leave_conflicts(ask.me);
+        if !ask.is_queued() {
+            // it decides anew whether to wait
+            self.leave(ask.me);
+        }
         let outcome = self.judge(ask, seen);
         if !matches!(outcome, Outcome::Again | Outcome::Wait { .. }) {
             self.leave(ask.me);
@@ -145,13 +156,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let me = ask.me;
         let (lease, floor, pending, in_snapshot) = match seen {
             Seen::Pending(change) => {
-                if !self.owns(me, &ask.key, ask.hash, change.serial) {
+                if rule(Rule::Serial) && !self.owns(me, &ask.key, ask.hash, change.serial) {
                     return Outcome::Broken;
                 }
                 (change.lease, 0, Some(*change), true)
             }
             Seen::Row { lease, floor, version, in_snapshot } => {
-                if self.version(ask.hash) != *version {
+                if rule(Rule::Version) && self.version(ask.hash) != *version {
                     return Outcome::Again;
                 }
                 (*lease, *floor, None, *in_snapshot)
@@ -171,40 +182,40 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let issued = claim.map_or(0, |c| c.issued);
         let (new, kind, deadline) = match decide(lease.as_ref(), floor, issued, &ask.request, self.at) {
             Verdict::Change { lease, kind, deadline } => (lease, kind, deadline),
-            Verdict::Refused(Refusal::NotAcquirable { until }) if ask.wait == Wait::Queue => {
+            Verdict::Refused(Refusal::NotAcquirable { until }) if ask.is_queued() => {
                 return self.wait_in_queue(me, &ask.key, ask.hash, until);
             }
             Verdict::Refused(refusal) => {
-                if let (Request::ForceRelease, Some(i), Some(c)) = (&ask.request, index, foreign) {
-                    if c.sealed {
-                        return self.conflict(ask, i, Time::NEVER, false);
+                return match (index, foreign, &ask.request) {
+                    // without a row there is nothing to free, but another transaction's change of the key ends
+                    (Some(i), Some(c), Request::ForceRelease) if c.sealed => self.conflict(ask, i, Time::NEVER, false),
+                    (Some(i), Some(c), Request::ForceRelease) if c.kind != Kind::HandOff => {
+                        self.end_claim(i, Some(Time::PAST));
+                        Outcome::Refused(refusal)
                     }
-                    // nobody has ever held the key, but somebody is about to
-                    if c.kind != Kind::HandOff {
-                        self.end_claim(i, true);
-                    }
-                }
-                return Outcome::Refused(refusal);
+                    _ => Outcome::Refused(refusal),
+                };
             }
         };
         if !in_snapshot {
             return Outcome::Changed;
         }
 
+        let live = lease.filter(|l| l.is_live(self.at));
         if let (Some(i), Some(c)) = (index, foreign) {
-            let breakable = !c.sealed
-                && (c.deadline <= self.at.now
-                    || c.kind == Kind::Maintenance
-                    || matches!(ask.request, Request::ForceRelease));
-            if !breakable {
+            let forced = !c.sealed && ask.request == Request::ForceRelease;
+            if c.breakable_from() > self.at.now && !forced {
                 let until = match c.kind {
                     _ if c.sealed => Time::NEVER,
                     // its deadline has the grace in it
                     Kind::HandOff => c.deadline.minus(GRACE),
                     _ => c.deadline,
                 };
+                // once the lease has lapsed the answer does not depend on that claim
+                let until = until.min(live.map_or(Time::NEVER, |l| l.expiry(self.at)));
                 // a lapsed key must not be called held because the lapse is being written down
-                return self.conflict(ask, i, until, c.sealed && c.kind == Kind::Maintenance);
+                let brief = c.sealed && c.kind == Kind::Maintenance && rule(Rule::SealedMaintenance);
+                return self.conflict(ask, i, until, brief);
             }
         }
         if let Some(i) = index
@@ -216,14 +227,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             return self.conflict(ask, i, Time::NEVER, true);
         }
         if let (Some(i), Request::Acquire { owner, .. }) = (index, &ask.request) {
-            let own_lease = lease.is_some_and(|l| l.is_live(self.at) && l.owner == Some(*owner));
+            let own_lease = live.is_some_and(|l| l.owner == Some(*owner));
             if !own_lease && claim.is_none_or(|c| c.tx != me) {
-                let open_since = match foreign {
-                    Some(c) if c.kind == Kind::HandOff => c.deadline,
-                    Some(c) if c.kind != Kind::Maintenance => c.deadline.plus(GRACE),
-                    _ => lease.map_or(Time::PAST, |l| l.expiry(self.at).plus(GRACE)),
+                let by_claim = match foreign {
+                    Some(c) if c.kind == Kind::HandOff => c.deadline.minus(GRACE),
+                    Some(c) => c.breakable_from(),
+                    None => Time::PAST,
                 };
-                if let Some(outcome) = self.out_of_turn(ask, i, open_since) {
+                let open_from = lease.map_or(Time::PAST, |l| l.acquirable_from(self.at)).max(by_claim);
+                if let Some(outcome) = self.out_of_turn(ask, i, open_from) {
                     return outcome;
                 }
             }
@@ -243,12 +255,16 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
+    fn has_ended(&self, tx: Tx) -> bool {
+        rule(Rule::Reap) && !(self.running)(tx)
+    }
+
     /// Removes a claim whose transaction has ended before it could do so itself, and such guards.
     fn reap(&mut self, index: u32) -> bool {
         self.reap_guards(index);
         match self.entry(index).claim {
-            Some(c) if !(self.running)(c.tx) => {
-                self.end_claim(index, false);
+            Some(c) if self.has_ended(c.tx) => {
+                self.end_claim(index, None);
                 true
             }
             _ => {
@@ -259,14 +275,14 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// An acquire that is not first in a non-empty queue waits for its turn, unless the head let its own pass.
-    fn out_of_turn(&mut self, ask: &Ask<K, O>, index: u32, open_since: Time) -> Option<Outcome<O>> {
-        if self.entry(index).queue.is_empty() || self.is_head(ask.me, index) {
-            return None;
+    ///
+    /// The head's turn begins when the key can be had (`open_from`) and the head was woken or its own timer went off.
+    fn out_of_turn(&mut self, ask: &Ask<K, O>, index: u32, open_from: Time) -> Option<Outcome<O>> {
+        let turn = self.head_is_due(index).filter(|_| !self.is_head(ask.me, index))?.max(open_from);
+        if turn.plus(GRACE) > self.at.now {
+            return Some(self.conflict(ask, index, turn, false));
         }
-        if open_since > self.at.now {
-            return Some(self.conflict(ask, index, open_since.minus(GRACE), false));
-        }
-        if ask.wait != Wait::Queue {
+        if !ask.is_queued() {
             return None;
         }
         self.pass_over_head(index);
@@ -292,17 +308,6 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// The head's timer is the end of what it waits for; the second's is that and the grace the head is given.
-    fn wait_in_queue(&mut self, me: Tx, key: &K, hash: u32, until: Time) -> Outcome<O> {
-        let until = match self.find(key, hash) {
-            Some(i) if self.is_head(me, i) => until,
-            Some(i) if self.is_second(me, i) => until.plus(GRACE),
-            _ => Time::NEVER,
-        };
-        self.set_timer(me, until);
-        Outcome::Wait { until }
-    }
-
     fn grant(
         &mut self,
         ask: &Ask<K, O>,
@@ -322,17 +327,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if broken {
             self.bump(ask.hash);
         }
-        if broken || before.is_some_and(|c| deadline < c.deadline) {
-            self.wake_conflicts(index);
-            self.wake_head(index);
-        }
         let epoch = new.or(old).map_or(0, |l| l.epoch);
         let issued = before.map_or(0, |c| c.issued).max(epoch);
         let (serial, generation, since) = match (pending, before) {
             (Some(p), Some(c)) => (p.serial, p.generation, c.since),
             _ => (self.new_serial(), self.memory.head.generation, self.at.now),
         };
-        self.entry_mut(index).claim = Some(Claim {
+        let claim = Claim {
             tx: ask.me,
             serial,
             kind,
@@ -344,27 +345,35 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             since,
             owner: new.or(old).and_then(|l| l.owner).or(old.and_then(|l| l.owner)),
             epoch,
-        });
+        };
+        self.entry_mut(index).claim = Some(claim);
+        let lowered = rule(Rule::LoweredDeadline) && before.is_some_and(|c| deadline < c.deadline);
+        if broken || lowered {
+            self.wake_conflicts(index);
+            self.alert_head(index, claim.breakable_from());
+        }
         Outcome::Granted(Change { lease: new, kind, deadline, serial, generation, issued })
     }
 
     /// Ends the claim; if anybody may acquire the key now, its queue's head gets it in hand (rule 11).
-    pub(crate) fn end_claim(&mut self, index: u32, acquirable: bool) {
+    ///
+    /// `acquirable_from`: as the state that now stands says; `None` if that is to be read first.
+    pub(crate) fn end_claim(&mut self, index: u32, acquirable_from: Option<Time>) {
         let hash = self.entry(index).hash;
         let issued = self.entry_mut(index).claim.take().map_or(0, |c| c.issued);
         self.bump(hash);
         self.wake_conflicts(index);
-        if acquirable {
-            self.hand_over(index, issued);
-        } else {
-            self.wake_head(index);
+        match acquirable_from {
+            Some(from) if from <= self.at.now => self.hand_over(index, issued),
+            Some(from) => self.alert_head(index, from),
+            None => self.alert_head(index, self.at.now),
         }
         self.drop_if_unused(index);
     }
 
     /// Seals all claims and guards of a commit, or none (rule 9).
     pub(crate) fn seal(&mut self, me: Tx, stakes: &[Stake<K>], guards: &[Guard<K, O>]) -> Sealing<K> {
-        self.leave_conflicts(me);
+        self.leave(me);
         for s in stakes {
             if !self.owns(me, &s.key, s.hash, s.serial) || (s.kind != Kind::Maintenance && s.deadline <= self.at.now) {
                 return Sealing::Broken(s.key);
@@ -385,12 +394,14 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 {
                     claim.announced = true;
                 }
+            } else if !rule(Rule::AllOrNothing) {
+                self.seal_claim(s);
             }
         }
         for g in guards {
             let Some(mut index) = self.find(&g.key, g.hash) else { continue };
-            if self.entry(index).claim.is_some_and(|c| c.tx != me && !(self.running)(c.tx)) {
-                self.end_claim(index, false);
+            if self.entry(index).claim.is_some_and(|c| self.has_ended(c.tx)) {
+                self.end_claim(index, None);
                 // the own guard keeps the entry
                 index = self.find(&g.key, g.hash).unwrap_or(index);
             }
@@ -400,6 +411,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                     blocked = Some((index, Time::NEVER));
                 }
                 Some(c) if c.announced && !c.sealed && c.deadline > self.at.now => blocked = Some((index, c.deadline)),
+                _ if !rule(Rule::AllOrNothing) => self.memory.guards[g.slot as usize].sealed = true,
                 _ => {}
             }
         }
@@ -410,17 +422,19 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             self.wait_beside(me, index, until);
             return Sealing::Wait { until };
         }
-        for s in stakes {
-            if let Some(index) = self.find(&s.key, s.hash)
-                && let Some(claim) = self.entry_mut(index).claim.as_mut()
-            {
-                claim.sealed = true;
-            }
-        }
+        stakes.iter().for_each(|s| self.seal_claim(s));
         for g in guards {
             self.memory.guards[g.slot as usize].sealed = true;
         }
         Sealing::Sealed
+    }
+
+    fn seal_claim(&mut self, stake: &Stake<K>) {
+        if let Some(index) = self.find(&stake.key, stake.hash)
+            && let Some(claim) = self.entry_mut(index).claim.as_mut()
+        {
+            claim.sealed = true;
+        }
     }
 
     /// Ends everything a transaction has here, once its commit or abort is visible (rule 11). Cannot fail.
@@ -440,7 +454,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if self.owns(me, &stake.key, stake.hash, stake.serial)
             && let Some(index) = self.find(&stake.key, stake.hash)
         {
-            self.end_claim(index, acquirable_from <= self.at.now);
+            self.end_claim(index, Some(acquirable_from));
         }
     }
 
@@ -452,6 +466,9 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// A savepoint is rolled back: the claim goes back to what it was for the change now on top, or ends (rule 7).
     pub fn roll_back(&mut self, me: Tx, stake: &Stake<K>, restore: Restore) {
+        if !rule(Rule::SavepointRestores) {
+            return;
+        }
         match restore {
             Restore::Nothing { acquirable_from } => self.release_claim(me, stake, acquirable_from),
             Restore::Change { kind, deadline } => {
@@ -462,9 +479,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 if let Some(claim) = self.entry_mut(index).claim.as_mut() {
                     claim.kind = kind;
                     claim.deadline = deadline;
+                    let breakable_from = claim.breakable_from();
+                    self.wake_conflicts(index);
+                    self.alert_head(index, breakable_from);
                 }
-                self.wake_conflicts(index);
-                self.wake_head(index);
             }
         }
     }
@@ -522,8 +540,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             return;
         }
         self.free_guard(guard.slot);
-        self.wake_conflicts(slot.entry);
-        self.wake_head(slot.entry);
+        if slot.sealed {
+            self.wake_conflicts(slot.entry);
+            self.alert_head(slot.entry, self.at.now);
+        }
         self.drop_if_unused(slot.entry);
     }
 
@@ -547,16 +567,16 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let mut slot = self.entry(index).guards;
         let mut reaped = false;
         while slot != NONE {
-            let GuardSlot { tx, next, .. } = self.memory.guards[slot as usize];
-            if !(self.running)(tx) {
+            let GuardSlot { tx, sealed, next, .. } = self.memory.guards[slot as usize];
+            if self.has_ended(tx) {
                 self.free_guard(slot);
-                reaped = true;
+                reaped |= sealed;
             }
             slot = next;
         }
         if reaped {
             self.wake_conflicts(index);
-            self.wake_head(index);
+            self.alert_head(index, self.at.now);
         }
     }
 
@@ -570,6 +590,17 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             slot = guard.next;
         }
         false
+    }
+}
+
+impl<O> Claim<O> {
+    /// From when on anybody who needs the key may break it.
+    pub(crate) fn breakable_from(&self) -> Time {
+        match self.kind {
+            _ if self.sealed => Time::NEVER,
+            Kind::Maintenance => Time::PAST,
+            Kind::Transition | Kind::Renewal | Kind::HandOff => self.deadline,
+        }
     }
 }
 

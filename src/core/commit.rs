@@ -4,6 +4,7 @@
 
 use crate::claim::{Guard, Sealing, Stake};
 use crate::lease::{Lease, Status, holds};
+use crate::rules::{Rule, rule};
 use crate::table::{Id, Section, Tx};
 use crate::time::{At, Time};
 use crate::transaction::Transaction;
@@ -35,7 +36,7 @@ pub enum Failure<K> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase<K> {
+pub(crate) enum Phase<K> {
     Seal,
     Sleep {
         until: Time,
@@ -52,10 +53,10 @@ enum Phase<K> {
 pub struct Commit<K, O> {
     me: Tx,
     stakes: Vec<Stake<K>>,
-    guards: Vec<Guard<K, O>>,
+    pub(crate) guards: Vec<Guard<K, O>>,
     /// For each guard, what the transaction itself makes of the key.
     own: Vec<Option<Lease<O>>>,
-    phase: Phase<K>,
+    pub(crate) phase: Phase<K>,
 }
 
 impl<K: Id, O: Id> Commit<K, O> {
@@ -69,7 +70,10 @@ impl<K: Id, O: Id> Commit<K, O> {
         match self.phase {
             Phase::Seal => CommitStep::Seal,
             Phase::Sleep { until } => CommitStep::Sleep { until },
-            Phase::Check { next, .. } => self.guards.get(next).map_or(CommitStep::Write, |g| CommitStep::Check(g.key)),
+            Phase::Check { next, .. } => match self.guards.get(next).filter(|_| rule(Rule::GuardsAnew)) {
+                Some(guard) => CommitStep::Check(guard.key),
+                None => CommitStep::Write,
+            },
             Phase::Failed(failure) => CommitStep::Failed(failure),
         }
     }

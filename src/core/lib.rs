@@ -25,9 +25,12 @@ mod commit;
 mod guard;
 pub mod interval;
 mod lease;
+#[cfg(test)]
+mod model;
 mod name;
 mod operation;
 mod queue;
+mod rules;
 mod table;
 mod time;
 mod transaction;

@@ -4,7 +4,9 @@
 //! A waiter is linked before it looks and sleeps only after it has looked, and whoever changes what it looked at wakes it in
 //! the same section: no wake-up is lost.
 
+use crate::claim::Outcome;
 use crate::lease::Kind;
+use crate::rules::{Rule, rule};
 use crate::table::{Claim, Ends, Id, NONE, Section, Tx, Waiter};
 use crate::time::{GRACE, Time};
 
@@ -54,40 +56,54 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         (waiter.entry != NONE).then_some(waiter.list)
     }
 
-    /// Joins the key's queue at its end; `false` when there is no room for another key.
+    /// Joins the key's queue at its end, about to look; `false` when there is no room for another key.
     pub fn enqueue(&mut self, me: Tx, key: &K, hash: u32) -> bool {
         let Some(entry) = self.find_or_add(key, hash) else { return false };
-        self.link(me, entry, List::Queue, self.at.now, Time::NEVER);
+        self.link(me, entry, List::Queue, self.at.now, self.at.now);
         true
     }
 
     /// Sleeps beside the queue until woken, at the latest at `until`.
     pub(crate) fn wait_beside(&mut self, me: Tx, entry: u32, until: Time) {
-        self.link(me, entry, List::Conflicts, self.at.now, until);
+        let list = if rule(Rule::BesideTheQueue) { List::Conflicts } else { List::Queue };
+        self.link(me, entry, list, self.at.now, until);
+    }
+
+    /// Sleeps in the queue. The head's timer is the end of what it waits for; the second's is that and the grace that the
+    /// head is given; the others are woken when they come to be one of the two.
+    pub(crate) fn wait_in_queue(&mut self, me: Tx, key: &K, hash: u32, until: Time) -> Outcome<O> {
+        let mut until = until;
+        match self.find(key, hash) {
+            Some(entry) if self.is_head(me, entry) => {
+                self.waiter_mut(me.proc).until = until;
+                self.alert_second(entry);
+            }
+            Some(entry) if self.is_second(me, entry) => until = until.plus(GRACE),
+            _ => until = Time::NEVER,
+        }
+        self.waiter_mut(me.proc).until = until;
+        Outcome::Wait { until }
     }
 
     /// Stops waiting, for whatever reason: passes on what was handed over, and the attention of the key's head.
     pub fn leave(&mut self, me: Tx) {
-        let Waiter { entry, list, .. } = *self.waiter(me.proc);
+        let Waiter { entry, list, prev, until, .. } = *self.waiter(me.proc);
         if entry == NONE {
             return;
         }
-        let was_head = list == List::Queue && self.entry(entry).queue.first == me.proc;
         self.unlink(me.proc);
-        if was_head {
-            match self.entry(entry).claim {
-                Some(c) if c.kind == Kind::HandOff && c.tx == me => return self.end_claim(entry, true),
-                _ => self.wake_head(entry),
+        if list == List::Queue && rule(Rule::PassTheTurn) {
+            match (prev, self.entry(entry).claim) {
+                (NONE, Some(c)) if c.kind == Kind::HandOff && c.tx == me => {
+                    return self.end_claim(entry, Some(Time::PAST));
+                }
+                // should the claim end before that, whoever is the head by then is told
+                (NONE, Some(c)) => self.alert_head(entry, until.max(c.breakable_from())),
+                (NONE, None) => self.alert_head(entry, until),
+                _ => self.alert_second(entry),
             }
         }
         self.drop_if_unused(entry);
-    }
-
-    /// Leaves the conflict list, if in it: whoever looks again decides anew whether to wait.
-    pub(crate) fn leave_conflicts(&mut self, me: Tx) {
-        if self.waits(me) == Some(List::Conflicts) {
-            self.leave(me);
-        }
     }
 
     pub(crate) fn wake_conflicts(&mut self, entry: u32) {
@@ -98,11 +114,40 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    pub(crate) fn wake_head(&mut self, entry: u32) {
+    /// Makes sure that a waiter looks again at that instant at the latest: wakes it if its own timer is later.
+    fn alert(&mut self, proc: u32, due: Time) {
+        if proc != NONE && self.waiter(proc).until > due {
+            self.waiter_mut(proc).until = self.at.now;
+            self.wakes.push(proc);
+        }
+    }
+
+    /// The head may have its turn from `due` on, and cannot have had it before now.
+    pub(crate) fn alert_head(&mut self, entry: u32, due: Time) {
+        let head = self.entry(entry).queue.first;
+        if head == NONE {
+            return;
+        }
+        self.alert(head, due);
+        if self.waiter(head).until <= self.at.now {
+            self.waiter_mut(head).until = self.at.now;
+            self.alert_second(entry);
+        }
+    }
+
+    /// The second watches over the head: it looks when the head's turn is over.
+    fn alert_second(&mut self, entry: u32) {
         let head = self.entry(entry).queue.first;
         if head != NONE {
-            self.wakes.push(head);
+            let Waiter { next: second, until, .. } = *self.waiter(head);
+            self.alert(second, until.plus(GRACE));
         }
+    }
+
+    /// Since when the head of the queue, if there is one, has had to look, or when it will.
+    pub(crate) fn head_is_due(&self, entry: u32) -> Option<Time> {
+        let head = self.entry(entry).queue.first;
+        (head != NONE).then(|| self.waiter(head).until)
     }
 
     pub(crate) fn is_head(&self, me: Tx, entry: u32) -> bool {
@@ -120,7 +165,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if head == NONE {
             return;
         }
-        let Waiter { tx, next: second, .. } = *self.waiter(head);
+        let tx = self.waiter(head).tx;
         let deadline = self.at.now.plus(GRACE);
         let claim = Claim {
             tx,
@@ -136,11 +181,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             epoch: 0,
         };
         self.entry_mut(entry).claim = Some(claim);
-        self.wakes.push(head);
-        // the second watches over the head
-        if second != NONE && self.waiter(second).until > deadline {
-            self.wakes.push(second);
-        }
+        self.alert_head(entry, self.at.now);
     }
 
     /// The head let its turn pass: it goes to the end, and the next has its turn.
@@ -153,11 +194,6 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let issued = self.entry_mut(entry).claim.take().map_or(0, |c| c.issued);
         self.bump(hash);
         self.hand_over(entry, issued);
-    }
-
-    /// Records when this process's own timer shall wake it.
-    pub(crate) fn set_timer(&mut self, me: Tx, until: Time) {
-        self.waiter_mut(me.proc).until = until;
     }
 
     /// Whether this process waits in a ring of claims that only an error can end; if so it stops waiting at once, so that
