@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `operations` | acquire, renew, release, inspect, guard |
 //! | `administration` | force_release |
-//! | `views` | now, and what the views are made of |
+//! | `views` | now, what the views are made of, reset_stats |
 //! | `input` | arguments and what is said about wrong ones |
 //! | `output` | states, times and spans as SQL values |
 //!
@@ -39,3 +39,6 @@ pg_function!(lease_now, views::now);
 pg_function!(lease_list_leases, views::list_leases);
 pg_function!(lease_list_claims, views::list_claims);
 pg_function!(lease_read_clock, views::read_clock);
+pg_function!(lease_read_stats, views::read_stats);
+pg_function!(lease_list_sweepers, views::list_sweepers);
+pg_function!(lease_reset_stats, views::reset_stats);

@@ -92,6 +92,12 @@ impl<K: Id, O: Id> Commit<K, O> {
         self.phase = Phase::Seal;
     }
 
+    /// Seals again without that key's change, which the caller then does not write.
+    pub fn leave_out(&mut self, key: &K) {
+        self.stakes.retain(|s| s.key != *key);
+        self.phase = Phase::Seal;
+    }
+
     /// Judges one guard by a row read after the seal. No takeover can become visible any more, so what the row says now it
     /// said at the seal; a grant or renewal of the transaction's own does as well, since its claim is sealed with it.
     pub fn checked(&mut self, row: Option<&Lease<O>>) {

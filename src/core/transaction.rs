@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::claim::{Change, Guard, Restore, Stake};
-use crate::lease::{Kind, Lease};
+use crate::lease::Lease;
 use crate::table::Id;
 use crate::time::{At, Time};
 
@@ -126,18 +126,6 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
     /// How many places it takes in what is shared: one for each key changed, one for each guard.
     pub fn places(&self) -> usize {
         self.by_key.len() + self.guards.len()
-    }
-
-    /// Somebody took the key from this maintenance, which gives way to everybody: there is nothing left to do on it.
-    pub fn give_way(&mut self, key: &K) -> bool {
-        let Some(&index) = self.by_key.get(key) else { return false };
-        let chain = &mut self.chains[index];
-        if chain.stack.last().is_none_or(|top| top.change.kind != Kind::Maintenance) {
-            return false;
-        }
-        chain.stack.clear();
-        self.by_key.remove(key);
-        true
     }
 
     pub fn guards(&self) -> impl Iterator<Item = Guard<K, O>> + '_ {

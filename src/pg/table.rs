@@ -59,6 +59,14 @@ pub struct Table {
     raw: sys::PglTable,
 }
 
+/// Whether there is a table of that name.
+pub fn exists(shape: &Shape) -> Result<bool> {
+    let c_shape = CShape::new(shape);
+    let to_shape = &raw const c_shape.0;
+    // SAFETY: the shape outlives the call.
+    call(|| unsafe { sys::pgl_table_exists(to_shape) })
+}
+
 /// Opens a table for reading, and locks it for that long only.
 pub fn read<R>(shape: &Shape, f: impl FnOnce(&mut Table) -> Result<R>) -> Result<R> {
     with(shape, false, f)

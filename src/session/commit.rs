@@ -2,13 +2,14 @@
 //!
 //! Nothing waits for a claim or a relation lock once the claims are sealed.
 
-use lease_core::{CommitStep, Failure, Lease, Name};
+use lease_core::{CommitStep, Failure, Lease, Name, State};
 
 use super::wait::Sleeper;
 use super::{fail, pending};
-use crate::pg::{Result, test_point, xact};
+use crate::pg::{Error, Result, test_point, xact};
+use crate::shared::Counter;
 use crate::shared::{self, Key};
-use crate::store::{self, Writer};
+use crate::store::{self, Outcome, Writer};
 use pending::Extra;
 
 /// One row to write.
@@ -25,29 +26,35 @@ pub fn pre_commit() -> Result<()> {
         return Ok(());
     }
     pending::set_committing();
-    store::write(|table| {
+    let done = store::write(|table| {
+        if pending::must_flush() {
+            xact::force_local_flush()?;
+        }
         test_point!("before-seal")?;
         seal()?;
         test_point!("sealed")?;
-        let writes = pending::writes();
-        if !writes.is_empty() {
-            xact::force_local_flush()?;
-        }
-        for write in writes {
+        for write in pending::writes() {
             write_row(table, &write)?;
         }
         test_point!("written")
-    })
+    });
+    if let Err(Error::Own(_)) = done {
+        Counter::CommitRefusals.add(1);
+    }
+    done
 }
 
 fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
-    table.write(
-        &write.key.name,
-        write.base.as_ref(),
-        write.new.as_ref(),
-        write.extra.granted_to.as_deref(),
-        write.extra.payload.as_deref(),
-    )
+    let Write { key, base, new, extra } = write;
+    let (granted_to, payload) = (extra.granted_to.as_deref(), extra.payload.as_deref());
+    if new.is_some_and(|lease| lease.state == State::Lapsed) {
+        // it can wait, if somebody has the row in hand
+        if table.try_write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)? != Outcome::Done {
+            pending::give_way(key);
+        }
+        return Ok(());
+    }
+    table.write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)
 }
 
 fn seal() -> Result<()> {
@@ -68,7 +75,9 @@ fn seal() -> Result<()> {
                 commit.checked(found.row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,
-            CommitStep::Failed(Failure::Broken(key)) if pending::give_way(&key) => commit = pending::commit(),
+            CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::give_way(&key) => {
+                commit.leave_out(&key);
+            }
             CommitStep::Failed(Failure::Broken(key)) => return Err(fail::broken(&key)),
             CommitStep::Failed(Failure::Stale(key)) => return Err(fail::stale(&key)),
             CommitStep::Failed(Failure::Guard(key, status)) => return Err(fail::guard(&key, status)),

@@ -8,37 +8,48 @@
 //! | `wait` | sleeping until woken, and what ends a wait |
 //! | `commit` | sealing and writing, in pre-commit |
 //! | `pending` | what the transaction has pending; the ends of transactions and savepoints |
+//! | `lapse` | what the sweeper does: writing down that leases are over |
+//! | `tally` | what a commit adds to the counters and to the feed |
 //! | `report` | inspect, the views, the clock |
 //! | `fail` | the errors |
 //!
-//! Everything runs in a client's backend. Shared state is reached through [`crate::shared::section`] only; nothing that can
+//! Everything runs in a client's backend, or in a sweeper. Shared state is reached through [`crate::shared::section`] only; nothing that can
 //! raise runs inside a section, and no state of this module is borrowed while PostgreSQL is called.
 
 mod commit;
 mod fail;
 mod guard;
+mod lapse;
 mod operate;
 mod pending;
 mod report;
+mod tally;
 mod wait;
 
 use lease_core::{Answer, At, Name, Refusal, Request, Status, Time, Wait};
 
-use crate::pg::{Result, role};
-use crate::shared;
+use crate::pg::{Result, proc, role};
+use crate::shared::Counter;
+use crate::shared::{self, Key, databases};
 use crate::store::{Edit, floor};
 use operate::{Change, operate, operate_on};
 
 pub use guard::guard;
+pub use lapse::{Fate, lapse};
 pub use pending::register;
 pub use report::{claims, clock, inspect, leases};
+pub use tally::{reset_stats, stats, sweepers};
 
 /// How long an acquire that was not asked to wait waits for a commit that is already under way, in microseconds.
 const COMMIT_PATIENCE: i64 = 1_000_000;
 
-/// 55000 unless the library was preloaded.
+/// 55000 unless the library was preloaded. Every call begins here, so a database where leases are used has a sweeper.
 pub fn ready() -> Result<()> {
-    if shared::is_ready() { Ok(()) } else { Err(fail::not_preloaded()) }
+    if !shared::is_ready() {
+        return Err(fail::not_preloaded());
+    }
+    databases::announce_mine(|| shared::at().now);
+    Ok(())
 }
 
 pub struct Acquire {
@@ -73,7 +84,10 @@ pub fn acquire(asked: Acquire) -> Result<Option<Grant>> {
     };
     match operate(change)? {
         Answer::Granted(change) => Ok(change.lease.map(|l| Grant { epoch: l.epoch, expires_at: l.expires_at })),
-        _ => Ok(None),
+        _ => {
+            Counter::Denials.add(1);
+            Ok(None)
+        }
     }
 }
 
@@ -126,8 +140,9 @@ pub fn force_release(key: Name) -> Result<Forced> {
         granted_to: Edit::Set(None),
         payload: Edit::Set(None),
     };
-    let (answer, before) = operate_on(change)?;
-    let Some(before) = before else { return Ok(Forced { owner: None, epoch: floor()? }) };
+    let own = pending::change_of(&Key { database: proc::database(), name: key });
+    let (answer, row) = operate_on(change)?;
+    let Some(before) = own.map_or(row, |own| own.lease) else { return Ok(Forced { owner: None, epoch: floor()? }) };
     // the row that was granted is free since the instant of the decision
     let live = match answer {
         Answer::Granted(granted) => {
@@ -139,11 +154,18 @@ pub fn force_release(key: Name) -> Result<Forced> {
 }
 
 fn status(answer: Answer<Name>) -> Status {
-    match answer {
+    let status = match answer {
         Answer::Granted(_) => Status::Ok,
         Answer::Refused(Refusal::Status(status)) => status,
         _ => Status::NotOwner,
+    };
+    match status {
+        Status::Ok => (),
+        Status::NotOwner => Counter::NotOwner.add(1),
+        Status::Lapsed => Counter::Lapsed.add(1),
+        Status::EpochMismatch => Counter::EpochMismatch.add(1),
     }
+    status
 }
 
 /// The end of the lease must be an instant that PostgreSQL can show.

@@ -1,11 +1,12 @@
 //! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
 
-use lease_core::{Answer, Ask, Lease, Name, Next, Operation, Request, Wait};
+use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Request, Wait};
 
 use super::wait::Sleeper;
 use super::{fail, pending};
 use crate::pg::{Result, proc, xact};
-use crate::shared::{self, Key};
+use crate::shared::Counter;
+use crate::shared::{self, Key, Section};
 use crate::store::{self, Edit};
 
 /// What a call asks for.
@@ -26,16 +27,27 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
     operate_on(change).map(|(answer, _)| answer)
 }
 
-/// The same, with the lease that it was decided on.
+/// The same, and the row that it was decided on if it was read.
 pub fn operate_on(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
+    let key = Key { database: proc::database(), name: change.key };
+    let (answer, row) = attempt(change)?;
+    match answer {
+        Answer::Granted(_) | Answer::Refused(_) | Answer::Busy => Ok((answer, row)),
+        Answer::Broken => Err(fail::broken(&key)),
+        Answer::Changed => Err(fail::changed(&key)),
+        Answer::Full => Err(fail::no_room()),
+    }
+}
+
+/// The answer, and the row that it was given on if it was read.
+pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     may_change(change.function)?;
     let key = Key { database: proc::database(), name: change.key };
     let me = proc::me();
     pending::begin(me, &key)?;
 
     let ask = Ask { me, key, hash: shared::hash(&key), request: change.request, wait: change.wait };
-    let own = pending::change_of(&key);
-    let mut operation = Operation::new(ask, own);
+    let mut operation = Operation::new(ask, pending::change_of(&key));
     let mut sleeper = Sleeper::new(&key, change.give_up);
     let mut base: Option<Lease<Name>> = None;
     let answer = loop {
@@ -48,7 +60,7 @@ pub fn operate_on(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)>
                 base = found.row.map(|row| row.lease);
                 operation.read(base, found.floor, in_snapshot);
             }
-            Next::Decide => shared::section(|section| operation.decide(section)),
+            Next::Decide => shared::section(|section| decide(section, &mut operation)),
             Next::Sleep { until } => {
                 sleeper.sleep(until, base.as_ref())?;
                 operation.awake();
@@ -57,16 +69,18 @@ pub fn operate_on(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)>
         }
     };
     pending::done_waiting();
-    let before = own.map_or(base, |own| own.lease);
-    match answer {
-        Answer::Granted(granted) => {
-            pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
-            Ok((answer, before))
-        }
-        Answer::Refused(_) | Answer::Busy => Ok((answer, before)),
-        Answer::Broken => Err(fail::broken(&key)),
-        Answer::Changed => Err(fail::changed(&key)),
-        Answer::Full => Err(fail::no_room()),
+    if let Answer::Granted(granted) = answer {
+        pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
+    }
+    Ok((answer, base))
+}
+
+fn decide(section: &mut Section<'_>, operation: &mut Operation<Key, Name>) {
+    let Ask { me, key, hash, .. } = *operation.ask();
+    let met = section.claim(&key, hash).is_some_and(|c| c.tx != me && c.kind != Kind::HandOff && proc::running(c.tx));
+    operation.decide(section);
+    if met && matches!(operation.answer(), Some(Answer::Granted(_))) {
+        Counter::BrokenClaims.add(1);
     }
 }
 

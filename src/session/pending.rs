@@ -4,11 +4,12 @@
 //! into it, and the abort callback then has to reach the state.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 
-use lease_core::{At, Change, Commit, Guard, Lease, Name, Restore, Stake, State as LeaseState, Transaction, Tx};
+use lease_core::{At, Change, Commit, Guard, Kind, Lease, Name, Restore, Stake, State as LeaseState, Transaction, Tx};
 
 use super::commit::{self, Write};
-use super::fail;
+use super::{fail, tally};
 use crate::pg::xact::{self, Callbacks};
 use crate::pg::{Result, proc, test_point};
 use crate::shared::{self, Key, MAX_CLAIMS};
@@ -30,10 +31,14 @@ struct State {
     /// Pre-commit has begun.
     committing: bool,
     changes: Transaction<Key, Name, Extra>,
+    /// Lapses that are left for later after all: their keys' claims or rows are somebody else's for now.
+    skipped: HashSet<Key>,
 }
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State::default());
+    /// `State::skipped` of the transaction that ended last.
+    static SKIPPED: RefCell<HashSet<Key>> = RefCell::new(HashSet::new());
 }
 
 fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
@@ -43,7 +48,7 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
 /// In the postmaster: every backend inherits the registration. PostgreSQL calls what was registered last first, so ours
 /// come after those of libraries loaded later, and the time between seal and commit is short.
 pub fn register() -> Result<()> {
-    xact::register(Callbacks {
+    xact::register(&Callbacks {
         pre_commit: commit::pre_commit,
         pre_prepare: commit::pre_prepare,
         committed: || end(true),
@@ -140,6 +145,29 @@ pub fn has_any() -> bool {
     with(|state| !state.changes.is_empty())
 }
 
+/// Whether the commit has to be flushed. Guards write nothing, and lapses follow from what is there.
+pub fn must_flush() -> bool {
+    let lapse = |lease: Option<Lease<Name>>| lease.is_some_and(|lease| lease.state == LeaseState::Lapsed);
+    with(|state| state.changes.changes().any(|(_, _, p)| !lapse(p.change.lease)))
+}
+
+/// Leaves maintenance out of the commit, which gives way to whoever took the key; false: what is pending on that key is
+/// something else.
+pub fn give_way(key: &Key) -> bool {
+    with(|state| {
+        let maintenance = state.changes.pending(key).is_some_and(|p| p.change.kind == Kind::Maintenance);
+        if maintenance {
+            state.skipped.insert(*key);
+        }
+        maintenance
+    })
+}
+
+/// What the last commit left out.
+pub fn take_skipped() -> HashSet<Key> {
+    SKIPPED.take()
+}
+
 pub fn is_committing() -> bool {
     with(|state| state.committing)
 }
@@ -149,11 +177,6 @@ pub fn set_committing() {
         state.committing = true;
         state.waiting = true;
     });
-}
-
-/// A maintenance claim was broken: see [`Transaction::give_way`].
-pub fn give_way(key: &Key) -> bool {
-    with(|state| state.changes.give_way(key))
 }
 
 /// The commit of what is pending.
@@ -170,7 +193,7 @@ pub fn writes() -> Vec<Write> {
             new: pending.change.lease,
             extra: pending.extra.clone(),
         };
-        state.changes.changes().map(write).collect()
+        state.changes.changes().filter(|(key, _, _)| !state.skipped.contains(key)).map(write).collect()
     })
 }
 
@@ -179,8 +202,9 @@ fn end(committed: bool) {
     if committed && has_any() {
         test_point!(quiet "visible");
     }
+    let mut done: Vec<tally::Done> = Vec::new();
     with(|state| {
-        let State { me, waiting, changes, .. } = state;
+        let State { me, waiting, changes, skipped, .. } = state;
         if let Some(me) = *me
             && (*waiting || !changes.is_empty())
         {
@@ -190,10 +214,16 @@ fn end(committed: bool) {
                 section.finish(me, changes.outcomes(committed, at), &guards);
             });
         }
+        if committed {
+            let written = changes.changes().filter(|(key, _, _)| !skipped.contains(key));
+            done.extend(written.map(|(key, base, p)| tally::Done::new(*key, base.copied(), p.change.lease)));
+        }
         if me.is_some() {
+            SKIPPED.set(std::mem::take(&mut state.skipped));
             *state = State::default();
         }
     });
+    tally::committed(&done);
 }
 
 fn sub_committed() {
