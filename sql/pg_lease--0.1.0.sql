@@ -148,6 +148,13 @@ CREATE FUNCTION lease.guard(
 COMMENT ON FUNCTION lease.guard(text, text, bigint)
 	IS 'Let the transaction commit only if this owner still holds the key with this epoch';
 
+CREATE FUNCTION lease.fence()
+	RETURNS trigger
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_fence';
+COMMENT ON FUNCTION lease.fence()
+	IS 'Trigger, BEFORE INSERT OR UPDATE OR DELETE, FOR EACH ROW: rows can be written only under a guard';
+
 CREATE FUNCTION lease.now()
 	RETURNS timestamp with time zone
 	LANGUAGE c VOLATILE PARALLEL UNSAFE

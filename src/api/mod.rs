@@ -3,6 +3,7 @@
 //! | module | functions |
 //! |---|---|
 //! | `operations` | acquire, renew, release, inspect, guard |
+//! | `fence` | the trigger fence |
 //! | `administration` | force_release |
 //! | `views` | now, what the views are made of, reset_stats |
 //! | `input` | arguments and what is said about wrong ones |
@@ -19,6 +20,7 @@
 //! change of the key is past its deadline or was broken).
 
 mod administration;
+mod fence;
 mod input;
 mod operations;
 mod output;
@@ -32,6 +34,7 @@ pg_function!(lease_release, operations::release);
 pg_function!(lease_inspect, operations::inspect);
 
 pg_function!(lease_guard, operations::guard);
+pg_function!(lease_fence, fence::fence);
 
 pg_function!(lease_force_release, administration::force_release);
 

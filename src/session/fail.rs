@@ -2,6 +2,7 @@
 
 use lease_core::{Kind, Lease, Name, Status, Time};
 
+use super::guard::Fenced;
 use crate::pg::{Error, Report, proc, sqlstate, text};
 use crate::shared::{self, Key};
 
@@ -86,6 +87,28 @@ pub fn guard_refused(key: &Key, owner: &Name, epoch: i64, status: Status) -> Err
         }
     }
     .into()
+}
+
+/// A write to a fenced table that no guard covers.
+pub fn unguarded(key: &Key, fenced: Fenced) -> Error {
+    let (key, Fenced { table, column }) = (key_text(key), fenced);
+    Report::new(
+        sqlstate::NOT_OWNER,
+        format!("writing to table \"{table}\" needs a guard on the lease of key \"{key}\""),
+    )
+    .detail(match column {
+        Some(column) => format!("The key is the value of column \"{column}\"."),
+        None => "The key is the trigger's argument: no column of the table has that name.".to_owned(),
+    })
+    .hint("Call lease.guard() in the same transaction first.")
+    .into()
+}
+
+/// A write to a row that a later term has written already.
+pub fn stale_write(key: &Key, epoch: i64, stored: i64, fenced: Fenced) -> Error {
+    let message =
+        format!("epoch {epoch} of key \"{}\" is older than the row of table \"{}\"", key_text(key), fenced.table);
+    Report::new(sqlstate::EPOCH_MISMATCH, message).detail(format!("The row was written under epoch {stored}.")).into()
 }
 
 pub fn changed(key: &Key) -> Error {

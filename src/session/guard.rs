@@ -88,3 +88,21 @@ fn in_one_term(key: &Key, owner: Name, epoch: i64, latest: Option<&lease_core::L
         _ => Err(fail::changed(key)),
     }
 }
+
+/// What is fenced, for messages.
+pub struct Fenced {
+    pub table: String,
+    /// The column that holds the key; None: the key is the trigger's argument.
+    pub column: Option<String>,
+}
+
+/// The epoch that the transaction may write a row of that key under: of its guard, or of its own grant. An error if it has
+/// neither, or one from before the epoch that is stored in the row.
+pub fn may_write(name: &Name, stored: Option<i64>, fenced: impl Fn() -> Fenced) -> Result<i64> {
+    let key = Key { database: proc::database(), name: *name };
+    let epoch = pending::writing_epoch(&key).ok_or_else(|| fail::unguarded(&key, fenced()))?;
+    match stored {
+        Some(stored) if stored > epoch => Err(fail::stale_write(&key, epoch, stored, fenced())),
+        _ => Ok(epoch),
+    }
+}

@@ -34,7 +34,7 @@ use crate::shared::{self, Key, databases};
 use crate::store::{Edit, floor};
 use operate::{Change, operate, operate_on};
 
-pub use guard::guard;
+pub use guard::{Fenced, guard, may_write};
 pub use lapse::{Fate, lapse};
 pub use pending::register;
 pub use report::{claims, clock, inspect, leases};
