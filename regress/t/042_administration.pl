@@ -92,6 +92,21 @@ row_is_in('renamed', q{SELECT state_of('held')}, 'held ann 2', 'and has its leas
 quick($admin, 'ALTER DATABASE renamed SET TABLESPACE nowhere', '42704', 'one that fails');
 sweeps('renamed', 'is swept afterwards');
 
+# --- A database that does not let anybody in: its sessions work on, and nobody knocks at its door for ever.
+{
+	my $inside = session($node, dbname => 'renamed');
+	$admin->value('ALTER DATABASE renamed ALLOW_CONNECTIONS false');
+	$admin->value(q{SELECT pg_terminate_backend(pid) FROM lease.sweepers WHERE database = 'renamed'});
+	my $log_at = -s $node->logfile;
+	$inside->answers(qq{SELECT count(*) FROM generate_series(1, 50) i, LATERAL lease.acquire('inside ' || i, 'ann', '1 hour') WHERE acquired}, '50', 'closed to connections: leases go on');
+	ok($node->poll_query_until('postgres', q{SELECT status = 'restarting' FROM lease.sweepers WHERE database = 'renamed'}), 'without a sweeper');
+	sleep 2;
+	unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at), qr/FATAL/, 'and without a noise');
+	$admin->value('ALTER DATABASE renamed ALLOW_CONNECTIONS true');
+	$inside->quit;
+	sweeps('renamed', 'open again: swept, after a while');
+}
+
 # --- DROP DATABASE.
 quick($admin, 'DROP DATABASE renamed', '', 'DROP DATABASE');
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM lease.sweepers WHERE database = 'renamed' OR database IS NULL}), 'nothing stays behind of it');
