@@ -5,7 +5,7 @@
 
 use crate::lease::{Kind, Lease, Refusal, Request, Status, Verdict, decide, holds};
 use crate::rules::{Rule, rule};
-use crate::table::{Claim, GuardSlot, Id, NONE, Section, Tx};
+use crate::table::{Claim, GuardSlot, Id, NONE, Section, Tx, WaitsFor};
 use crate::time::{GRACE, Time};
 
 /// One call's question.
@@ -183,12 +183,14 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let (new, kind, deadline) = match decide(lease.as_ref(), floor, issued, &ask.request, self.at) {
             Verdict::Change { lease, kind, deadline } => (lease, kind, deadline),
             Verdict::Refused(Refusal::NotAcquirable { until }) if ask.is_queued() => {
-                return self.wait_in_queue(me, &ask.key, ask.hash, until);
+                return self.wait_in_queue(me, &ask.key, ask.hash, WaitsFor::Lease, until);
             }
             Verdict::Refused(refusal) => {
                 return match (index, foreign, &ask.request) {
                     // without a row there is nothing to free, but another transaction's change of the key ends
-                    (Some(i), Some(c), Request::ForceRelease) if c.sealed => self.conflict(ask, i, Time::NEVER, false),
+                    (Some(i), Some(c), Request::ForceRelease) if c.sealed => {
+                        self.conflict(ask, i, WaitsFor::Change, Time::NEVER, false)
+                    }
                     (Some(i), Some(c), Request::ForceRelease) if c.kind != Kind::HandOff => {
                         self.end_claim(i, Some(Time::PAST));
                         Outcome::Refused(refusal)
@@ -215,12 +217,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 let until = until.min(live.map_or(Time::NEVER, |l| l.expiry(self.at)));
                 // a lapsed key must not be called held because the lapse is being written down
                 let brief = c.sealed && c.kind == Kind::Maintenance && rule(Rule::SealedMaintenance);
-                return self.conflict(ask, i, until, brief);
+                return self.conflict(ask, i, WaitsFor::Change, until, brief);
             }
         }
         if let (Some(i), Request::Acquire { owner, .. }) = (index, &ask.request) {
             if self.foreign_guard_is_sealed(i, me) {
-                return self.conflict(ask, i, Time::NEVER, true);
+                return self.conflict(ask, i, WaitsFor::Guard, Time::NEVER, true);
             }
             let own_lease = live.is_some_and(|l| l.owner == Some(*owner));
             if !own_lease && claim.is_none_or(|c| c.tx != me) {
@@ -275,7 +277,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     fn out_of_turn(&mut self, ask: &Ask<K, O>, index: u32, open_from: Time) -> Option<Outcome<O>> {
         let turn = self.head_is_due(index).filter(|_| !self.is_head(ask.me, index))?.max(open_from);
         if turn.plus(GRACE) > self.at.now {
-            return Some(self.conflict(ask, index, turn, false));
+            return Some(self.conflict(ask, index, WaitsFor::Turn, turn, false));
         }
         if !ask.is_queued() {
             return None;
@@ -284,12 +286,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         Some(Outcome::Again)
     }
 
-    fn conflict(&mut self, ask: &Ask<K, O>, index: u32, until: Time, brief: bool) -> Outcome<O> {
+    fn conflict(&mut self, ask: &Ask<K, O>, index: u32, waits_for: WaitsFor, until: Time, brief: bool) -> Outcome<O> {
         match (&ask.request, ask.wait) {
-            (Request::Acquire { .. }, Wait::Queue) => self.wait_in_queue(ask.me, &ask.key, ask.hash, until),
+            (Request::Acquire { .. }, Wait::Queue) => self.wait_in_queue(ask.me, &ask.key, ask.hash, waits_for, until),
             (Request::Acquire { .. }, Wait::Brief(patience)) => {
                 if brief && self.at.now < patience {
-                    self.wait_beside(ask.me, index, patience);
+                    self.wait_beside(ask.me, index, waits_for, patience);
                     Outcome::Wait { until: patience }
                 } else {
                     Outcome::Refused(Refusal::NotAcquirable { until })
@@ -297,7 +299,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             }
             (Request::Lapse | Request::Purge { .. }, _) => Outcome::Busy,
             _ => {
-                self.wait_beside(ask.me, index, until);
+                self.wait_beside(ask.me, index, waits_for, until);
                 Outcome::Wait { until }
             }
         }
@@ -352,7 +354,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// Ends the claim; if anybody may acquire the key now, its queue's head gets it in hand (rule 11).
     ///
-    /// `acquirable_from`: as the state that now stands says; `None` if that is to be read first.
+    /// `acquirable_from`: as the state that now stands says; `None` if the head has to find out.
     pub(crate) fn end_claim(&mut self, index: u32, acquirable_from: Option<Time>) {
         let hash = self.entry(index).hash;
         let issued = self.entry_mut(index).claim.take().map_or(0, |c| c.issued);
@@ -360,8 +362,9 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.wake_conflicts(index);
         match acquirable_from {
             Some(from) if from <= self.at.now => self.hand_over(index, issued),
-            Some(from) => self.alert_head(index, from),
-            None => self.alert_head(index, self.at.now),
+            // a head that waits for the end of the lease is told of an earlier one only
+            Some(from) if self.head_waits_for_lease(index) => self.alert_head(index, from),
+            _ => self.alert_head(index, self.at.now),
         }
         self.drop_if_unused(index);
     }
@@ -382,15 +385,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             let Some(index) = self.find(&s.key, s.hash) else { continue };
             self.reap_guards(index);
             if self.foreign_guard_is_sealed(index, me) {
-                blocked = Some((index, Time::NEVER));
+                blocked = Some((index, WaitsFor::Guard, Time::NEVER));
                 // who guards nothing itself may ask for precedence: it waits for what is sealed and nothing else
                 if guards.is_empty()
                     && let Some(claim) = self.entry_mut(index).claim.as_mut()
                 {
                     claim.announced = true;
                 }
-            } else if !rule(Rule::AllOrNothing) {
-                self.seal_claim(s);
+            } else if !rule(Rule::AllOrNothing) && self.seal_claim(s) {
+                return Sealing::Wait { until: self.at.now };
             }
         }
         for g in guards {
@@ -403,33 +406,35 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             match self.entry(index).claim {
                 Some(c) if c.tx == me => {}
                 Some(c) if c.sealed && matches!(c.kind, Kind::Transition | Kind::Maintenance) => {
-                    blocked = Some((index, Time::NEVER));
+                    blocked = Some((index, WaitsFor::Change, Time::NEVER));
                 }
-                Some(c) if c.announced && !c.sealed && c.deadline > self.at.now => blocked = Some((index, c.deadline)),
-                _ if !rule(Rule::AllOrNothing) => self.memory.guards[g.slot as usize].sealed = true,
+                Some(c) if c.announced && !c.sealed && c.deadline > self.at.now => {
+                    blocked = Some((index, WaitsFor::Change, c.deadline));
+                }
                 _ => {}
             }
         }
-        if let Some((index, until)) = blocked {
+        if let Some((index, waits_for, until)) = blocked {
             // its own deadlines end the wait, too
             let own = stakes.iter().filter(|s| s.kind != Kind::Maintenance).map(|s| s.deadline).min();
             let until = until.min(own.unwrap_or(Time::NEVER));
-            self.wait_beside(me, index, until);
+            self.wait_beside(me, index, waits_for, until);
             return Sealing::Wait { until };
         }
-        stakes.iter().for_each(|s| self.seal_claim(s));
+        for s in stakes {
+            self.seal_claim(s);
+        }
         for g in guards {
             self.memory.guards[g.slot as usize].sealed = true;
         }
         Sealing::Sealed
     }
 
-    fn seal_claim(&mut self, stake: &Stake<K>) {
-        if let Some(index) = self.find(&stake.key, stake.hash)
-            && let Some(claim) = self.entry_mut(index).claim.as_mut()
-        {
-            claim.sealed = true;
-        }
+    /// Whether it was not sealed before.
+    fn seal_claim(&mut self, stake: &Stake<K>) -> bool {
+        let index = self.find(&stake.key, stake.hash);
+        let claim = index.and_then(|i| self.entry_mut(i).claim.as_mut());
+        claim.is_some_and(|claim| !std::mem::replace(&mut claim.sealed, true))
     }
 
     /// Ends everything a transaction has here, once its commit or abort is visible (rule 11). Cannot fail.
@@ -449,7 +454,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if self.owns(me, &stake.key, stake.hash, stake.serial)
             && let Some(index) = self.find(&stake.key, stake.hash)
         {
-            self.end_claim(index, Some(acquirable_from));
+            let renewed = stake.kind == Kind::Renewal || acquirable_from <= self.at.now;
+            self.end_claim(index, Some(acquirable_from).filter(|_| renewed));
         }
     }
 

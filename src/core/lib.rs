@@ -45,6 +45,6 @@ pub use lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, h
 pub use name::{MAX_BYTES as NAME_MAX_BYTES, Name, NameError};
 pub use operation::{Answer, Next, Operation};
 pub use queue::List;
-pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, Wakes};
+pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, WaitsFor, Wakes};
 pub use time::{Anchor, At, GRACE, Time};
 pub use transaction::{Pending, Transaction};

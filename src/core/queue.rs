@@ -7,7 +7,7 @@
 use crate::claim::Outcome;
 use crate::lease::Kind;
 use crate::rules::{Rule, rule};
-use crate::table::{Claim, Ends, Id, NONE, Section, Tx, Waiter};
+use crate::table::{Claim, Ends, Id, NONE, Section, Tx, Waiter, WaitsFor};
 use crate::time::{GRACE, Time};
 
 /// The two lists of a key.
@@ -29,7 +29,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     fn link(&mut self, tx: Tx, entry: u32, list: List, since: Time, until: Time) {
         let last = self.ends_mut(entry, list).last;
-        *self.waiter_mut(tx.proc) = Waiter { tx, entry, list, prev: last, next: NONE, since, until };
+        let waits_for = WaitsFor::Turn;
+        *self.waiter_mut(tx.proc) = Waiter { tx, waits_for, entry, list, prev: last, next: NONE, since, until };
         match last {
             NONE => self.ends_mut(entry, list).first = tx.proc,
             _ => self.waiter_mut(last).next = tx.proc,
@@ -64,15 +65,23 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// Sleeps beside the queue until woken, at the latest at `until`.
-    pub(crate) fn wait_beside(&mut self, me: Tx, entry: u32, until: Time) {
+    pub(crate) fn wait_beside(&mut self, me: Tx, entry: u32, waits_for: WaitsFor, until: Time) {
         let list = if rule(Rule::BesideTheQueue) { List::Conflicts } else { List::Queue };
         self.link(me, entry, list, self.at.now, until);
+        self.waiter_mut(me.proc).waits_for = waits_for;
     }
 
     /// Sleeps in the queue. The head's timer is the end of what it waits for; the second's is that and the grace that the
     /// head is given; the others are woken when they come to be one of the two.
-    pub(crate) fn wait_in_queue(&mut self, me: Tx, key: &K, hash: u32, until: Time) -> Outcome<O> {
-        let mut until = until;
+    pub(crate) fn wait_in_queue(
+        &mut self,
+        me: Tx,
+        key: &K,
+        hash: u32,
+        waits_for: WaitsFor,
+        mut until: Time,
+    ) -> Outcome<O> {
+        self.waiter_mut(me.proc).waits_for = waits_for;
         match self.find(key, hash) {
             Some(entry) if self.is_head(me, entry) => {
                 self.waiter_mut(me.proc).until = until;
@@ -148,6 +157,11 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     pub(crate) fn head_is_due(&self, entry: u32) -> Option<Time> {
         let head = self.entry(entry).queue.first;
         (head != NONE).then(|| self.waiter(head).until)
+    }
+
+    pub(crate) fn head_waits_for_lease(&self, entry: u32) -> bool {
+        let head = self.entry(entry).queue.first;
+        head != NONE && self.waiter(head).waits_for == WaitsFor::Lease
     }
 
     pub(crate) fn is_head(&self, me: Tx, entry: u32) -> bool {

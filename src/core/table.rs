@@ -112,10 +112,24 @@ impl Default for GuardSlot {
     }
 }
 
+/// What a process that waits was stopped by when it looked last.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WaitsFor {
+    /// Its turn: others stand before it.
+    Turn,
+    /// The end of another owner's lease.
+    Lease,
+    /// Another transaction's change of the key, uncommitted or being committed.
+    Change,
+    /// The commit of a transaction that guards the key.
+    Guard,
+}
+
 /// Where one process waits: a process waits for one key at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     pub tx: Tx,
+    pub waits_for: WaitsFor,
     pub(crate) entry: u32,
     pub list: List,
     pub(crate) prev: u32,
@@ -129,6 +143,7 @@ impl Default for Waiter {
     fn default() -> Self {
         Waiter {
             tx: Tx::default(),
+            waits_for: WaitsFor::Turn,
             entry: NONE,
             list: List::Conflicts,
             prev: NONE,

@@ -63,6 +63,11 @@ pub fn exists() -> Result<bool> {
     table::exists(&row::ENTRY)
 }
 
+/// Whether that error came up because the table was gone.
+pub fn is_gone(error: &Error) -> bool {
+    table::is_missing(error)
+}
+
 /// Every row, under a snapshot taken now, for the views: unlike the rest it is what SERIALIZABLE tracks.
 pub fn scan(mut visit: impl FnMut(&Name, Row) -> Result<()>) -> Result<()> {
     table::read(&row::ENTRY, |entries| entries.scan(|row| visit(&row::key(row)?, Row::read(row)?)))

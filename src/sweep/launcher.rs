@@ -107,6 +107,8 @@ impl Launcher {
         self.starts
             .retain(|database, start| now - start.since < SETTLED || sweepers.iter().any(|s| s.database == *database));
 
+        self.told_no_slot &= sweepers.iter().any(|s| s.status == Status::NoSlot);
+
         let mut wake_at = now + IDLE;
         let mut due: Vec<u32> = Vec::new();
         for sweeper in &sweepers {
@@ -134,14 +136,13 @@ impl Launcher {
 
     fn start(&mut self, database: u32, now: i64) -> Result<i64> {
         let name = format!("pg_lease sweeper for database {database}");
-        // a sweeper that came at once says itself that it runs
-        databases::set_status(database, Status::Starting);
         let handle = worker::start(&name, c"pg_lease sweeper", c"pg_lease_sweeper", database)?;
         let start = self.starts.entry(database).or_default();
         start.since = now;
         if handle.is_some() {
             start.handle = handle;
-            self.told_no_slot = false;
+            // unless it is there already, and says itself that it runs
+            databases::set_status(database, Status::Starting);
             return Ok(now + STARTING);
         }
         start.put_off(now, NO_SLOT_MOST);

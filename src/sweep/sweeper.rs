@@ -46,7 +46,11 @@ pub fn main(database: u32) -> Result<Exit> {
     if !databases::attach(database) {
         return Ok(Exit::Done);
     }
-    let end = sweep(database)?;
+    let end = match sweep(database) {
+        // dropped in the middle of something: the process ends, and its transaction with it
+        Err(error) if store::is_gone(&error) => End::NotInstalled,
+        result => result?,
+    };
     LEAVING.set(Some(end));
     Ok(match end {
         End::NotInstalled | End::HeldOff => Exit::Done,

@@ -19,7 +19,7 @@ use crate::claim::{Ask, Change, Guard, Seen, Wait};
 use crate::lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
 use crate::operation::Answer;
 use crate::queue::List;
-use crate::table::{Claim, NONE};
+use crate::table::{Claim, NONE, WaitsFor};
 use crate::time::{GRACE, Time};
 
 /// What a decision met.
@@ -100,7 +100,7 @@ impl World<'_> {
     }
 
     pub fn before(&self, p: u8, key: Key) -> Before {
-        let others = (0..self.rows.len() as u8).map(|k| if k == key { None } else { self.claim(k) }).collect();
+        let others = self.keys().map(|k| if k == key { None } else { self.claim(k) }).collect();
         Before {
             claim: self.claim(key),
             sealed_guard: self.sealed_guard(key, u32::from(p)),
@@ -120,7 +120,7 @@ impl World<'_> {
         before: &Before,
     ) -> Checked {
         let (at, key) = (self.at(), ask.key);
-        let others = (0..self.rows.len() as u8).map(|k| if k == key { None } else { self.claim(k) });
+        let others = self.keys().map(|k| if k == key { None } else { self.claim(k) });
         check!(others.eq(before.others.iter().copied()), "I11", "an answer on k{key} changed another key's claim");
         let foreign = before.claim.filter(|c| c.tx.proc != u32::from(p));
         if !matches!(answer, Answer::Granted(_)) && ask.request != Request::ForceRelease {
@@ -255,7 +255,8 @@ impl World<'_> {
         let (old, new) = (self.rows[key as usize].lease, change.lease);
         let Some(new) = new else {
             check!(
-                old.is_none_or(|old| !old.is_live(crate::time::At { now: ticks(self.now), start: Time(0) })),
+                change.kind != Kind::Maintenance
+                    || old.is_none_or(|old| !old.is_live(crate::time::At { now: ticks(self.now), start: Time(0) })),
                 "P1",
                 "the row of a live lease of k{key} is deleted"
             );
@@ -300,20 +301,25 @@ impl World<'_> {
 
     /// What holds in every state.
     pub fn check_state(&self) -> Checked {
-        for (key, row) in self.rows.iter().enumerate() {
+        for key in self.keys().map(usize::from) {
+            let row = &self.rows[key];
             let shown = row.lease.map_or(self.floor, |l| l.epoch);
             check!(shown >= self.top[key], "P2", "k{key} shows epoch {shown} after {} was committed", self.top[key]);
+        }
+        if self.private {
+            return Ok(());
         }
         self.check_memory()?;
         self.check_claims()?;
         self.check_sleepers()?;
-        self.check_rings()
+        self.check_rings()?;
+        self.check_commits()
     }
 
     /// The lists are whole and nothing is left of anybody who has ended.
     fn check_memory(&self) -> Checked {
         let mut linked = 0;
-        for key in 0..self.rows.len() as u8 {
+        for key in self.keys() {
             for list in [List::Queue, List::Conflicts] {
                 let mut prev = NONE;
                 for proc in self.list(key, list) {
@@ -368,7 +374,7 @@ impl World<'_> {
 
     /// Claims agree with what their transactions have pending (rule 7).
     fn check_claims(&self) -> Checked {
-        for key in 0..self.rows.len() as u8 {
+        for key in self.keys() {
             let Some(claim) = self.claim(key) else { continue };
             if claim.kind == Kind::HandOff {
                 check!(
@@ -408,6 +414,54 @@ impl World<'_> {
                 steps += 1;
             }
             check!(look.is_asleep(p), "P6", "{} sleeps although it could go on", process_in_words(p));
+            self.check_blocker(p)?;
+        }
+        Ok(())
+    }
+
+    /// An open transaction delays nobody past the deadline of the change that it has pending (P4).
+    fn check_blocker(&self, p: u8) -> Checked {
+        let waiter = &self.shared.waiters[p as usize];
+        let Some(entry) = self.shared.entries.get(waiter.entry as usize) else { return Ok(()) };
+        if waiter.waits_for != WaitsFor::Change {
+            return Ok(());
+        }
+        let Some(claim) = entry.claim.filter(|c| self.running(c.tx) && !c.sealed && c.kind != Kind::HandOff) else {
+            return Ok(());
+        };
+        let pending = self.processes[claim.tx.proc as usize].changes.pending(&entry.key).map(|pending| pending.change);
+        check!(
+            claim.tx.proc == u32::from(p) || pending.is_some_and(|c| c.deadline > ticks(self.now)),
+            "P4",
+            "{} sleeps behind a claim of {} that has nothing pending, or is past its deadline: {pending:?}",
+            process_in_words(p),
+            process_in_words(claim.tx.proc as u8)
+        );
+        Ok(())
+    }
+
+    /// Who commits waits for nobody who waits, directly or through others, for it (P7).
+    fn check_commits(&self) -> Checked {
+        let waits =
+            |p: u32| matches!(self.processes[p as usize].doing, Doing::Committing(_)) && self.is_asleep(p as u8);
+        let blockers = |p: u32| {
+            let mut blockers: Vec<u32> = Vec::new();
+            if let Some(entry) = self.shared.entries.get(self.shared.waiters[p as usize].entry as usize) {
+                blockers.extend(entry.claim.filter(|c| c.sealed || c.announced).map(|c| c.tx.proc));
+                blockers.extend(self.guards(entry.key).iter().filter(|(_, sealed)| *sealed).map(|(tx, _)| tx.proc));
+            }
+            blockers.retain(|q| *q != p && waits(*q));
+            blockers
+        };
+        for p in (0..self.processes.len() as u32).filter(|p| waits(*p)) {
+            let mut reached = blockers(p);
+            for _ in 0..self.processes.len() {
+                let more: Vec<u32> = reached.iter().flat_map(|q| blockers(*q)).collect();
+                reached.extend(more);
+                reached.sort_unstable();
+                reached.dedup();
+            }
+            check!(!reached.contains(&p), "P7", "{} waits in its commit for itself", process_in_words(p as u8));
         }
         Ok(())
     }
@@ -438,7 +492,7 @@ impl World<'_> {
                 .then_some(claim.tx.proc)
         };
         for p in 0..self.processes.len() as u8 {
-            if self.sleeps(p).is_none() {
+            if self.sleeps(p).is_none() || blocker(u32::from(p)).is_none() {
                 continue;
             }
             let mut ring = false;

@@ -42,7 +42,7 @@ impl Encoder {
         self.serials.clear();
         self.put(world.now);
         self.put(world.floor);
-        for key in 0..world.rows.len() {
+        for key in world.keys().map(usize::from) {
             self.row(&world.rows[key]);
             self.flag(world.durable[key] == world.rows[key]);
             if world.durable[key] != world.rows[key] {
@@ -125,6 +125,7 @@ impl Encoder {
             for proc in list {
                 let waiter = &world.shared.waiters[proc as usize];
                 self.tx(world, waiter.tx);
+                self.bytes.push(waiter.waits_for as u8);
                 self.time(waiter.until);
             }
         }
@@ -193,7 +194,7 @@ impl Encoder {
         );
         self.bytes.push(process.level as u8);
         self.put(process.floor);
-        for key in 0..process.told.len() {
+        for key in world.keys().map(usize::from) {
             self.put(process.told[key]);
             if process.open {
                 self.put(process.told_before[key]);

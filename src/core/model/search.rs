@@ -1,11 +1,11 @@
 //! Breadth-first search over everything that can happen, one state per fingerprint; the shortest way to a violation in words.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
 
 use super::encode::{Encoder, fingerprint};
-use super::world::{Action, Scenario, TICK, Violation, World};
+use super::world::{Action, Checked, Scenario, TICK, Violation, World, check};
 use crate::time::Time;
 
 /// Fingerprints are hashes already.
@@ -38,7 +38,6 @@ pub struct Report {
 /// The shortest way to a violation.
 pub struct Trace {
     pub violation: Violation,
-    pub actions: Vec<Action>,
     pub words: Vec<String>,
 }
 
@@ -68,44 +67,50 @@ impl Origins {
     }
 }
 
-pub fn search(scenario: &Scenario) -> Report {
+/// Which of the states that were met and not yet gone on from is next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// The one met first: finds the shortest way, keeps many states in memory.
+    Broad,
+    /// The one met last: keeps few.
+    Deep,
+}
+
+pub fn search(scenario: &Scenario, order: Order) -> Report {
     let began = Instant::now();
-    let start = World::new(scenario);
     let mut encoder = Encoder::default();
     let mut visited = Visited::default();
     let mut origins = Origins(vec![(0, Action::Tick)]);
+    let start = World::new(scenario);
     visited.insert(fingerprint(encoder.encode(&start)));
-    let mut frontier = vec![(start, 0_u32)];
+    let mut met = VecDeque::from([(start, 0_u32, 0)]);
     let (mut depth, mut steps) = (0, 0);
     let mut actions = Vec::new();
-    let mut found = None;
-    'search: while !frontier.is_empty() {
-        let mut next = Vec::new();
-        for (world, id) in frontier.drain(..) {
-            world.actions(&mut actions);
-            for action in &actions {
-                let mut after = world.clone();
-                steps += 1;
-                let result = after.apply(*action);
-                let is_new = result.is_err() || visited.insert(fingerprint(encoder.encode(&after)));
-                if !is_new {
-                    continue;
-                }
-                origins.0.push((id, *action));
-                let result = result.and_then(|()| after.check_state()).and_then(|()| finishes(&after));
-                let number = origins.0.len() as u32 - 1;
-                if let Err(violation) = result {
-                    let actions = origins.way_to(number);
-                    found = Some(Trace { violation, words: in_words(scenario, &actions), actions });
-                    break 'search;
-                }
-                next.push((after, number));
+    let mut violation = None;
+    let next = |met: &mut VecDeque<_>| if order == Order::Broad { met.pop_front() } else { met.pop_back() };
+    'search: while let Some((world, id, so_far)) = next(&mut met) {
+        depth = depth.max(so_far);
+        world.actions(&mut actions);
+        for action in &actions {
+            let mut after = world.clone();
+            steps += 1;
+            let result = after.apply(*action);
+            if result.is_ok() && !visited.insert(fingerprint(encoder.encode(&after))) {
+                continue;
             }
+            let number = origins.0.len() as u32;
+            origins.0.push((id, *action));
+            if let Err(found) = result.and_then(|()| after.check_state()).and_then(|()| finishes(&after)) {
+                violation = Some(Trace { violation: found, words: in_words(scenario, &origins.way_to(number)) });
+                break 'search;
+            }
+            met.push_back((after, number, so_far + 1));
         }
-        frontier = next;
-        depth += 1;
     }
-    Report { states: visited.len(), steps, depth, took: began.elapsed(), violation: found }
+    if violation.is_some() && order == Order::Deep {
+        return search(scenario, Order::Broad);
+    }
+    Report { states: visited.len(), steps, depth, took: began.elapsed(), violation }
 }
 
 pub fn in_words(scenario: &Scenario, actions: &[Action]) -> Vec<String> {
@@ -124,7 +129,7 @@ pub fn in_words(scenario: &Scenario, actions: &[Action]) -> Vec<String> {
 
 /// Where everybody sleeps or has stopped: from here on the timers alone, and the safety tick where somebody has stopped,
 /// let everybody else finish (P4, P7). Sleeping behind a process that stopped between its seal and its commit is allowed.
-fn finishes(world: &World<'_>) -> Result<(), Violation> {
+fn finishes(world: &World<'_>) -> Checked {
     let all = || 0..world.processes.len() as u8;
     if all().any(|p| world.can_step(p)) || all().all(|p| world.processes[p as usize].frozen || world.is_done(p)) {
         return Ok(());
@@ -139,7 +144,7 @@ fn finishes(world: &World<'_>) -> Result<(), Violation> {
             world.apply(Action::Step(p))?;
             steps += 1;
             if steps > 1000 {
-                return Err(Violation { property: "P7", what: "everybody runs and nobody gets anywhere".into() });
+                check!(false, "P7", "everybody runs and nobody gets anywhere");
             }
         }
         let left: Vec<u8> = all().filter(|p| !world.processes[*p as usize].frozen && !world.is_done(*p)).collect();
@@ -160,6 +165,11 @@ fn finishes(world: &World<'_>) -> Result<(), Violation> {
     if all().any(|p| world.processes[p as usize].frozen && (world.is_sealed(p) || world.table_lock == Some(p))) {
         return Ok(());
     }
-    let property = if somebody_stopped { "P4" } else { "P7" };
-    Err(Violation { property, what: "everybody sleeps, and no timer lets anybody finish".into() })
+    check!(somebody_stopped, "P7", "everybody sleeps, and no timer lets anybody finish");
+    check!(
+        !somebody_stopped,
+        "P4",
+        "everybody sleeps behind a process that has stopped, and no timer lets anybody finish"
+    );
+    Ok(())
 }

@@ -13,13 +13,19 @@ use crate::transaction::Transaction;
 pub type Key = u8;
 pub type Owner = u8;
 
+/// How many keys there can be.
+pub const KEYS: usize = 5;
+
+/// One value for each key.
+pub type ByKey<T> = [T; KEYS];
+
 /// One step of the clock: the grace that a hand-off is given.
 pub const TICK: i64 = GRACE;
 const START: Time = Time(0);
 /// For how long an acquire that does not wait bears with a commit under way.
 const PATIENCE: i64 = TICK;
 
-pub fn ticks(n: i64) -> Time {
+pub const fn ticks(n: i64) -> Time {
     Time(n * TICK)
 }
 
@@ -73,9 +79,27 @@ pub struct Violation {
 
 pub type Checked = Result<(), Violation>;
 
+thread_local! {
+    /// The only properties to look at, where that is not all of them.
+    static ONLY: std::cell::Cell<&'static [&'static str]> = const { std::cell::Cell::new(&[]) };
+}
+
+/// Runs `f` with no other properties looked at than these.
+pub fn only<R>(properties: &'static [&'static str], f: impl FnOnce() -> R) -> R {
+    ONLY.set(properties);
+    let result = f();
+    ONLY.set(&[]);
+    result
+}
+
+pub fn counts(property: &str) -> bool {
+    let only = ONLY.get();
+    only.is_empty() || only.contains(&property)
+}
+
 macro_rules! check {
     ($holds:expr, $property:literal, $($what:tt)*) => {
-        if !$holds {
+        if !$holds && $crate::model::world::counts($property) {
             return Err($crate::model::world::Violation { property: $property, what: format!($($what)*) });
         }
     };
@@ -89,6 +113,8 @@ pub struct Stored {
     pub version: u32,
 }
 
+// boxing the large ones would cost an allocation per step
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum Doing {
     /// Between two statements.
@@ -122,10 +148,10 @@ pub struct Process {
     pub level: u32,
     pub changes: Transaction<Key, Owner, ()>,
     /// By key: the version of the row that its pending change was decided on.
-    pub bases: Vec<u32>,
+    pub bases: ByKey<u32>,
     /// By key: the epoch it was told, and the one it goes back to when its transaction rolls back.
-    pub told: Vec<i64>,
-    pub told_before: Vec<i64>,
+    pub told: ByKey<i64>,
+    pub told_before: ByKey<i64>,
     pub doing: Doing,
     pub woken: bool,
     pub frozen: bool,
@@ -162,10 +188,10 @@ pub enum Action {
 pub struct World<'a> {
     pub scenario: &'a Scenario,
     pub now: i64,
-    pub rows: Vec<Stored>,
+    pub rows: ByKey<Stored>,
     pub floor: i64,
     /// What a crash leaves: all commits up to the last one that was flushed.
-    pub durable: Vec<Stored>,
+    pub durable: ByKey<Stored>,
     pub durable_floor: i64,
     pub shared: Storage<Key, Owner>,
     pub processes: Vec<Process>,
@@ -177,8 +203,10 @@ pub struct World<'a> {
     pub purge_lock: Option<u8>,
     pub floor_lock: Option<u8>,
     /// By key: the highest epoch that was ever committed, and whose turn it is.
-    pub top: Vec<i64>,
-    pub turns: Vec<Option<Turn>>,
+    pub top: ByKey<i64>,
+    pub turns: ByKey<Option<Turn>>,
+    /// The last step was one that only the process itself can see.
+    pub private: bool,
     /// The last step in words, where somebody listens.
     pub words: Option<String>,
 }
@@ -187,12 +215,8 @@ impl Clone for World<'_> {
     fn clone(&self) -> Self {
         World {
             scenario: self.scenario,
-            rows: self.rows.clone(),
-            durable: self.durable.clone(),
             shared: self.shared.clone(),
             processes: self.processes.clone(),
-            top: self.top.clone(),
-            turns: self.turns.clone(),
             words: None,
             ..*self
         }
@@ -201,14 +225,14 @@ impl Clone for World<'_> {
 
 impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario) -> World<'a> {
-        let keys = scenario.rows.len();
-        let rows: Vec<Stored> = scenario.rows.iter().map(|lease| Stored { lease: *lease, version: 0 }).collect();
+        let at_start = |key: usize| scenario.rows.get(key).copied().flatten();
+        let rows: ByKey<Stored> = std::array::from_fn(|key| Stored { lease: at_start(key), version: 0 });
         let processes = scenario.clients.iter().map(|client| {
             let told = |row: &Option<Lease<Owner>>| match row {
                 Some(l) if l.owner == Some(client.owner) => l.epoch,
                 _ => 0,
             };
-            let told: Vec<i64> = scenario.rows.iter().map(told).collect();
+            let told: ByKey<i64> = std::array::from_fn(|key| told(&at_start(key)));
             Process {
                 transaction: 0,
                 statement: 0,
@@ -216,8 +240,8 @@ impl<'a> World<'a> {
                 open: false,
                 level: 1,
                 changes: Transaction::default(),
-                bases: vec![0; keys],
-                told_before: told.clone(),
+                bases: [0; KEYS],
+                told_before: told,
                 told,
                 doing: Doing::Nothing,
                 woken: false,
@@ -231,8 +255,8 @@ impl<'a> World<'a> {
         World {
             scenario,
             now: 0,
-            durable: rows.clone(),
-            top: rows.iter().map(|row| row.lease.map_or(0, |l| l.epoch)).collect(),
+            durable: rows,
+            top: rows.map(|row| row.lease.map_or(0, |l| l.epoch)),
             rows,
             floor: 0,
             durable_floor: 0,
@@ -244,7 +268,8 @@ impl<'a> World<'a> {
             table_lock: None,
             purge_lock: None,
             floor_lock: None,
-            turns: vec![None; keys],
+            turns: [None; KEYS],
+            private: false,
             words: None,
         }
     }
@@ -255,6 +280,10 @@ impl<'a> World<'a> {
 
     pub fn at(&self) -> At {
         At { now: ticks(self.now), start: START }
+    }
+
+    pub fn keys(&self) -> std::ops::Range<Key> {
+        0..self.scenario.rows.len() as Key
     }
 
     pub fn hash(key: Key) -> u32 {
@@ -404,6 +433,7 @@ impl<'a> World<'a> {
     }
 
     pub fn apply(&mut self, action: Action) -> Checked {
+        self.private = false;
         match action {
             Action::Step(p) => self.step(p)?,
             Action::Abort(p) => {
@@ -469,7 +499,7 @@ impl<'a> World<'a> {
             let process = self.process(p);
             process.open = true;
             process.lxid += 1;
-            process.told_before = process.told.clone();
+            process.told_before = process.told;
         }
         loop {
             let Some(statement) = script.get(self.processes[p as usize].statement).copied() else {
@@ -501,6 +531,7 @@ impl<'a> World<'a> {
                     if guarding.next() == Next::Sample {
                         guarding.sampled(self.section(|section| section.version(World::hash(key))));
                         self.process(p).doing = Doing::Guarding(guarding);
+                        self.private = true;
                         self.say(p, || format!("guard(k{key}) samples the version"));
                         return Ok(());
                     }
@@ -550,12 +581,14 @@ impl<'a> World<'a> {
         match operation.next() {
             Next::Sample => {
                 operation.sampled(self.section(|section| section.version(ask.hash)));
+                self.private = true;
                 self.say(p, || format!("{} samples the version", call_in_words(&ask)));
             }
             Next::Read => {
                 read = self.rows[key];
                 operation.read(read.lease, self.floor, true);
                 let floor = self.floor;
+                self.private = true;
                 self.say(p, || format!("{} reads: {}", call_in_words(&ask), row_in_words(&read, floor)));
             }
             Next::Decide => return self.decide(p, operation, read, began),
@@ -620,6 +653,7 @@ impl<'a> World<'a> {
             Next::Read => {
                 guarding.read(self.rows[key as usize].lease);
                 self.process(p).doing = Doing::Guarding(guarding);
+                self.private = true;
                 self.say(p, || format!("guard(k{key}) reads the row"));
                 return Ok(());
             }
@@ -693,6 +727,7 @@ impl<'a> World<'a> {
                     self.process(p).floor = current.max(issued);
                 }
                 self.process(p).doing = Doing::Written;
+                self.private = true;
                 self.say(p, || "writes its rows".into());
                 return Ok(());
             }
@@ -710,7 +745,7 @@ impl<'a> World<'a> {
     fn abort(&mut self, p: u8) {
         let process = self.process(p);
         process.open = false;
-        process.told = process.told_before.clone();
+        process.told = process.told_before;
         process.doing = Doing::Ending { committed: false };
     }
 
@@ -761,7 +796,7 @@ impl<'a> World<'a> {
         process.open = false;
         process.doing = Doing::Ending { committed: true };
         if !self.only_lapses(p) {
-            self.durable.clone_from(&self.rows);
+            self.durable = self.rows;
             self.durable_floor = self.floor;
         }
         Ok(())
@@ -816,7 +851,7 @@ impl<'a> World<'a> {
                 self.become_visible(p)?;
             }
         }
-        self.rows.clone_from(&self.durable);
+        self.rows = self.durable;
         self.floor = self.durable_floor;
         self.shared = World::memory(self.scenario);
         for p in 0..self.processes.len() as u8 {
@@ -824,7 +859,7 @@ impl<'a> World<'a> {
             let begun = process.open || !matches!(process.doing, Doing::Nothing);
             process.frozen = false;
             if process.open {
-                process.told = process.told_before.clone();
+                process.told = process.told_before;
             }
             process.open = false;
             if begun {
@@ -836,7 +871,7 @@ impl<'a> World<'a> {
 
     /// Brings the ghosts up to date after a step.
     fn settle(&mut self) {
-        for key in 0..self.rows.len() as u8 {
+        for key in self.keys() {
             let head = self.head(key);
             let turn = head.filter(|head| self.is_open_to(key, *head));
             let before = self.turns[key as usize];
