@@ -76,10 +76,10 @@ if [ -n "$server_user" ]; then chown "$server_user" "$tmp"; fi
 # --- the server
 
 # Starts a server on $tmp/data that only listens on a socket in $tmp.
-start_server() {
+start_server() { # start_server [SETTINGS-FILE]
     as_server_user initdb -D data -U postgres -A trust -E UTF8 --no-locale --no-sync >"$tmp/initdb.log" ||
         { cat "$tmp/initdb.log" >&2; die "initdb failed"; }
-    as_server_user tee -a data/postgresql.conf >/dev/null <"$top/regress/pg_lease.conf"
+    as_server_user tee -a data/postgresql.conf >/dev/null <"${1:-$top/regress/pg_lease.conf}"
     as_server_user tee -a data/postgresql.conf >/dev/null <<EOF
 listen_addresses = ''
 unix_socket_directories = '$tmp'

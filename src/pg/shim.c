@@ -1452,4 +1452,35 @@ pgl_test_wait_quietly(PglText name)
 	QueryCancelHoldoffCount = cancel_holdoff;
 }
 
+/*
+ * Another module, loaded after us: tells in the server's log in which order PostgreSQL calls it, and waits at the point
+ * "observed" once the commit is visible.
+ */
+static void
+observe(XactEvent event, void *arg)
+{
+	static PglTx tx;
+
+	if (event == XACT_EVENT_PRE_COMMIT)
+	{
+		pgl_tx(&tx);
+		ereport(LOG, errmsg("observer: pre-commit, running: %d", pgl_tx_running(&tx)));
+	}
+	else if (event == XACT_EVENT_COMMIT)
+	{
+		PglText		point = {.data = "observed", .len = 8};
+
+		ereport(LOG, errmsg("observer: committed, running: %d", pgl_tx_running(&tx)));
+		pgl_test_wait_quietly(point);
+	}
+	else if (event == XACT_EVENT_ABORT)
+		ereport(LOG, errmsg("observer: aborted"));
+}
+
+void
+pgl_test_observe(void)
+{
+	RegisterXactCallback(observe, NULL);
+}
+
 #endif
