@@ -48,7 +48,7 @@ $a->value(q{BEGIN; SELECT lease.acquire('seen', 'ann', '1 hour'); SELECT lease.r
 commit_up_to('observed');
 like(logged(), qr/observer: committed, running: 0/, 'committed: the transaction is over when callbacks are called');
 $b->answers(q{SELECT state_of('seen'), state_of('order')}, 'held ann 1|free 2', 'committed: others see all of it before our callback has run');
-$b->answers(q{SELECT status, epoch FROM lease.renew('seen', 'ann', 1, '1 hour')}, 'ok|1', 'committed: and change it at once');
+$b->answers(q{SELECT status FROM lease.renew('seen', 'ann', 1, '1 hour')}, 'ok', 'committed: and change it at once');
 $b->answers(q{SELECT acquired, epoch FROM lease.acquire('order', 'bob', '1 hour')}, 't|3', 'committed: released keys too');
 go_on();
 $a->answers(undef, '', 'and its own callback comes to what has gone on without it');
