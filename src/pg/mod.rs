@@ -19,6 +19,7 @@ pub mod function;
 mod guard;
 pub mod guc;
 pub mod interrupt;
+mod layout;
 pub mod lock;
 pub mod log;
 pub mod lwlock;

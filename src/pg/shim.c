@@ -1209,6 +1209,7 @@ describe_worker(BackgroundWorker *worker, PglText name, const char *type, const 
 {
 	memset(worker, 0, sizeof(BackgroundWorker));
 	snprintf(worker->bgw_name, BGW_MAXLEN, "%.*s", (int) name.len, name.data);
+	/* not strlcpy, which is libc's or PostgreSQL's, as it was where the server was built */
 	snprintf(worker->bgw_type, BGW_MAXLEN, "%s", type);
 	snprintf(worker->bgw_library_name, sizeof(worker->bgw_library_name), "pg_lease");
 	snprintf(worker->bgw_function_name, sizeof(worker->bgw_function_name), "%s", function);
@@ -1552,6 +1553,37 @@ pgl_test_wait_quietly(PglText name)
 	PG_END_TRY();
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
+}
+
+/*
+ * Another module, loaded after us: tells in the server's log in which order PostgreSQL calls it, and waits at the point
+ * "observed" once the commit is visible.
+ */
+static void
+observe(XactEvent event, void *arg)
+{
+	static PglTx tx;
+
+	if (event == XACT_EVENT_PRE_COMMIT)
+	{
+		pgl_tx(&tx);
+		ereport(LOG, errmsg("observer: pre-commit, running: %d", pgl_tx_running(&tx)));
+	}
+	else if (event == XACT_EVENT_COMMIT)
+	{
+		PglText		point = {.data = "observed", .len = 8};
+
+		ereport(LOG, errmsg("observer: committed, running: %d", pgl_tx_running(&tx)));
+		pgl_test_wait_quietly(point);
+	}
+	else if (event == XACT_EVENT_ABORT)
+		ereport(LOG, errmsg("observer: aborted"));
+}
+
+void
+pgl_test_observe(void)
+{
+	RegisterXactCallback(observe, NULL);
 }
 
 #endif

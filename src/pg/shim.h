@@ -26,6 +26,43 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+/* ---- what layout.rs compares with ---- */
+
+typedef enum PglLayout
+{
+	PGL_SIZE_CONDITION_VARIABLE = sizeof(ConditionVariable),
+	PGL_ALIGN_CONDITION_VARIABLE = __alignof__(ConditionVariable),
+	PGL_SIZE_LWLOCK_PADDED = sizeof(LWLockPadded),
+	PGL_SIZE_FINFO_RECORD = sizeof(Pg_finfo_record),
+	PGL_SIZE_DATUM = sizeof(Datum),
+	PGL_SIZE_NULLABLE_DATUM = sizeof(NullableDatum),
+	PGL_OFFSET_DATUM_VALUE = offsetof(NullableDatum, value),
+	PGL_OFFSET_DATUM_ISNULL = offsetof(NullableDatum, isnull),
+	PGL_OFFSET_CALL_ISNULL = offsetof(FunctionCallInfoBaseData, isnull),
+	PGL_OFFSET_CALL_NARGS = offsetof(FunctionCallInfoBaseData, nargs),
+	PGL_OFFSET_CALL_ARGS = offsetof(FunctionCallInfoBaseData, args)
+} PglLayout;
+
+typedef enum PglNumbers
+{
+	PGL_IS_ERROR = ERROR,
+	PGL_IS_WARNING = WARNING,
+	PGL_IS_NOTICE = NOTICE,
+	PGL_IS_LOG = LOG,
+	PGL_IS_LW_EXCLUSIVE = LW_EXCLUSIVE,
+	PGL_IS_LW_SHARED = LW_SHARED,
+	PGL_IS_COMMIT = XACT_EVENT_COMMIT,
+	PGL_IS_ABORT = XACT_EVENT_ABORT,
+	PGL_IS_PRE_COMMIT = XACT_EVENT_PRE_COMMIT,
+	PGL_IS_PRE_PREPARE = XACT_EVENT_PRE_PREPARE,
+	PGL_IS_COMMIT_SUB = SUBXACT_EVENT_COMMIT_SUB,
+	PGL_IS_ABORT_SUB = SUBXACT_EVENT_ABORT_SUB,
+	PGL_IS_POSTMASTER = PGC_POSTMASTER,
+	PGL_IS_SIGHUP = PGC_SIGHUP,
+	PGL_IS_SUSET = PGC_SUSET,
+	PGL_IS_USERSET = PGC_USERSET
+} PglNumbers;
+
 /* ---- errors ---- */
 
 typedef void (*PglThunk) (void *);
@@ -309,6 +346,7 @@ extern void pgl_watch_utility(PglUtility callback);
 extern void pgl_test_error(int32 kind);
 extern void pgl_test_wait(PglText name);
 extern void pgl_test_wait_quietly(PglText name);
+extern void pgl_test_observe(void);
 #endif
 
 #endif
