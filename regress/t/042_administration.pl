@@ -37,7 +37,7 @@ sub sweeps
 	my ($dbname, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$node->safe_psql($dbname, q{SELECT lease.acquire('probe', 'ann', '200 ms')});
+	$node->safe_psql($dbname, q{SELECT lease.acquire('probe', 'ann', '600 ms')});
 	return ok($node->poll_query_until($dbname, q{SELECT state = 'l' FROM lease.entry WHERE key = 'probe'}), $name);
 }
 
@@ -178,7 +178,7 @@ foreach my $command (
 	$queued->value(sprintf q{SELECT lease.release('k', 'bob', %d)}, $epoch + 2);
 	sweeps('postgres', "$command: sweeping goes on");
 }
-$holder->value(q{SELECT lease.acquire('k', 'ann', '2 s'), lease.acquire('short', 'ann', '500 ms')});
+$holder->value(q{SELECT lease.acquire('k', 'ann', '4 s'), lease.acquire('short', 'ann', '800 ms')});
 $queued->send(q{SELECT acquired FROM lease.acquire('k', 'bob', '1 hour', '1 min')});
 wait_for_wait($node, $queued);
 quick($admin, 'TRUNCATE lease.entry', '', 'TRUNCATE');
