@@ -66,6 +66,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// Sleeps beside the queue until woken, at the latest at `until`.
     pub(crate) fn wait_beside(&mut self, me: Tx, entry: u32, waits_for: WaitsFor, until: Time) {
+        if self.waits(me).is_some() {
+            // it stood in the queue and needs no turn: `entry` stays, since a claim or guard is on it
+            self.leave(me);
+        }
         let list = if rule(Rule::BesideTheQueue) { List::Conflicts } else { List::Queue };
         self.link(me, entry, list, self.at.now, until);
         self.waiter_mut(me.proc).waits_for = waits_for;
@@ -81,6 +85,9 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         waits_for: WaitsFor,
         mut until: Time,
     ) -> Outcome<O> {
+        if self.waits(me).is_none() && !self.enqueue(me, key, hash) {
+            return Outcome::Full;
+        }
         self.waiter_mut(me.proc).waits_for = waits_for;
         match self.find(key, hash) {
             Some(entry) if self.is_head(me, entry) => {
@@ -115,6 +122,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.drop_if_unused(entry);
     }
 
+    /// Everybody who waits looks again.
+    pub(crate) fn wake_all(&mut self) {
+        for proc in 0..self.memory.waiters.len() as u32 {
+            self.alert(proc, self.at.now);
+        }
+    }
+
     pub(crate) fn wake_conflicts(&mut self, entry: u32) {
         let mut proc = self.entry(entry).conflicts.first;
         while proc != NONE {
@@ -124,8 +138,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// Makes sure that a waiter looks again at that instant at the latest: wakes it if its own timer is later.
-    fn alert(&mut self, proc: u32, due: Time) {
-        if proc != NONE && self.waiter(proc).until > due {
+    pub(crate) fn alert(&mut self, proc: u32, due: Time) {
+        if proc != NONE && self.waiter(proc).entry != NONE && self.waiter(proc).until > due {
             self.waiter_mut(proc).until = self.at.now;
             self.wakes.push(proc);
         }
@@ -187,6 +201,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             kind: Kind::HandOff,
             deadline,
             issued,
+            from: i64::MAX,
             sealed: false,
             announced: false,
             generation: self.memory.head.generation,

@@ -37,6 +37,7 @@ impl<K: Id, O: Id, X> Chain<K, O, X> {
             kind: change.kind,
             deadline: change.deadline,
             generation: change.generation,
+            floor: if change.lease.is_none() { change.issued } else { 0 },
         }
     }
 }

@@ -1209,9 +1209,9 @@ describe_worker(BackgroundWorker *worker, PglText name, const char *type, const 
 {
 	memset(worker, 0, sizeof(BackgroundWorker));
 	snprintf(worker->bgw_name, BGW_MAXLEN, "%.*s", (int) name.len, name.data);
-	strlcpy(worker->bgw_type, type, BGW_MAXLEN);
-	strlcpy(worker->bgw_library_name, "pg_lease", sizeof(worker->bgw_library_name));
-	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+	snprintf(worker->bgw_type, BGW_MAXLEN, "%s", type);
+	snprintf(worker->bgw_library_name, sizeof(worker->bgw_library_name), "pg_lease");
+	snprintf(worker->bgw_function_name, sizeof(worker->bgw_function_name), "%s", function);
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker->bgw_restart_time = BGW_NEVER_RESTART;

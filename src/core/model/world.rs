@@ -21,6 +21,8 @@ pub type ByKey<T> = [T; KEYS];
 
 /// One step of the clock: the grace that a hand-off is given.
 pub const TICK: i64 = GRACE;
+/// By how much advance_epochs raises every epoch.
+const ADVANCE: i64 = 10;
 const START: Time = Time(0);
 /// For how long an acquire that does not wait bears with a commit under way.
 const PATIENCE: i64 = TICK;
@@ -50,6 +52,8 @@ pub enum Statement {
 #[derive(Clone, Debug)]
 pub struct Client {
     pub owner: Owner,
+    /// It runs its transactions under REPEATABLE READ, not READ COMMITTED.
+    pub repeatable: bool,
     pub transactions: Vec<Vec<Statement>>,
 }
 
@@ -153,6 +157,8 @@ pub struct Process {
     pub told: ByKey<i64>,
     pub told_before: ByKey<i64>,
     pub doing: Doing,
+    /// By key: the version that its transaction's snapshot shows, under REPEATABLE READ.
+    pub snapshot: Option<ByKey<u32>>,
     pub woken: bool,
     pub frozen: bool,
     /// By its last seal: every guard was right at that instant, and no transition has become visible since.
@@ -205,6 +211,8 @@ pub struct World<'a> {
     /// By key: the highest epoch that was ever committed, and whose turn it is.
     pub top: ByKey<i64>,
     pub turns: ByKey<Option<Turn>>,
+    /// The last answer that anybody got.
+    pub answer: Option<Answer<Owner>>,
     /// The last step was one that only the process itself can see.
     pub private: bool,
     /// The last step in words, where somebody listens.
@@ -244,6 +252,7 @@ impl<'a> World<'a> {
                 told_before: told,
                 told,
                 doing: Doing::Nothing,
+                snapshot: None,
                 woken: false,
                 frozen: false,
                 guards_right: true,
@@ -269,6 +278,7 @@ impl<'a> World<'a> {
             purge_lock: None,
             floor_lock: None,
             turns: [None; KEYS],
+            answer: None,
             private: false,
             words: None,
         }
@@ -315,6 +325,11 @@ impl<'a> World<'a> {
 
     fn process(&mut self, p: u8) -> &mut Process {
         &mut self.processes[p as usize]
+    }
+
+    /// Whether the snapshot of a process shows the same row (it is so for who has none).
+    pub fn in_snapshot(&self, p: u8, key: Key, row: &Stored) -> bool {
+        self.processes[p as usize].snapshot.is_none_or(|versions| versions[key as usize] == row.version)
     }
 
     /// The transaction that a process runs or will run next.
@@ -496,7 +511,9 @@ impl<'a> World<'a> {
         let Some(script) = self.script(p) else { return Ok(()) };
         let client = &self.scenario.clients[p as usize];
         if !self.processes[p as usize].open {
+            let versions = self.rows.map(|row| row.version);
             let process = self.process(p);
+            process.snapshot = client.repeatable.then_some(versions);
             process.open = true;
             process.lxid += 1;
             process.told_before = process.told;
@@ -586,7 +603,7 @@ impl<'a> World<'a> {
             }
             Next::Read => {
                 read = self.rows[key];
-                operation.read(read.lease, self.floor, true);
+                operation.read(read.lease, self.floor, self.in_snapshot(p, ask.key, &read));
                 let floor = self.floor;
                 self.private = true;
                 self.say(p, || format!("{} reads: {}", call_in_words(&ask), row_in_words(&read, floor)));
@@ -615,6 +632,7 @@ impl<'a> World<'a> {
             crate::operation::Phase::Decide(seen) => Some(seen),
             _ => None,
         };
+        self.answer = Some(answer);
         self.check_answer(p, &ask, seen, &read, &answer, &before)?;
         self.process(p).doing = Doing::Nothing;
         match answer {
@@ -681,6 +699,8 @@ impl<'a> World<'a> {
         if self.processes[p as usize].advancing {
             self.table_lock = Some(p);
             self.process(p).doing = Doing::Written;
+            let floor = self.floor + ADVANCE;
+            self.section(|section| section.advance(floor));
             self.say(p, || "locks the table and raises every epoch".into());
             return Ok(());
         }
@@ -769,10 +789,10 @@ impl<'a> World<'a> {
 
     fn become_visible(&mut self, p: u8) -> Checked {
         if self.processes[p as usize].advancing {
-            self.floor += 10;
+            self.floor += ADVANCE;
             for (row, top) in self.rows.iter_mut().zip(&mut self.top) {
                 if let Some(lease) = &mut row.lease {
-                    lease.epoch += 10;
+                    lease.epoch += ADVANCE;
                     *top = lease.epoch;
                 }
                 row.version += 1;
@@ -814,9 +834,10 @@ impl<'a> World<'a> {
         let changes = std::mem::take(&mut self.process(p).changes);
         let advanced = committed && self.processes[p as usize].advancing;
         let guards: Vec<_> = changes.guards().collect();
+        let floor = self.floor;
         self.section(|section| {
             if advanced {
-                section.advance();
+                section.advance(floor);
             }
             section.finish(me, changes.outcomes(committed, at), &guards);
         });
@@ -842,6 +863,7 @@ impl<'a> World<'a> {
         process.guards_overtaken = false;
         process.floor = 0;
         process.bases.fill(0);
+        process.snapshot = None;
     }
 
     fn crash(&mut self, flushed: bool) -> Checked {
@@ -872,6 +894,8 @@ impl<'a> World<'a> {
     /// Brings the ghosts up to date after a step.
     fn settle(&mut self) {
         for key in self.keys() {
+            // no observation may be taken back, made or not
+            self.top[key as usize] = self.top[key as usize].max(self.shown(key));
             let head = self.head(key);
             let turn = head.filter(|head| self.is_open_to(key, *head));
             let before = self.turns[key as usize];
