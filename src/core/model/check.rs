@@ -16,6 +16,7 @@
 
 use super::world::{Checked, Doing, Key, Owner, Stored, TICK, World, check, process_in_words, ticks};
 use crate::claim::{Ask, Change, Guard, Seen, Wait};
+use crate::guard::{GuardAnswer, Guarding};
 use crate::lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
 use crate::operation::Answer;
 use crate::queue::List;
@@ -201,6 +202,25 @@ impl World<'_> {
             Answer::Busy | Answer::Broken => {}
             Answer::Full => check!(false, "bookkeeping", "no room for k{key}"),
         }
+        Ok(())
+    }
+
+    /// P8 for guards.
+    pub fn check_guard_answer(&self, p: u8, guarding: &Guarding<Key, Owner>, read: &Stored) -> Checked {
+        let (key, owner) = (guarding.key, self.scenario.clients[p as usize].owner);
+        let process = &self.processes[p as usize];
+        let lease = match process.changes.pending(&key) {
+            Some(pending) => pending.change.lease,
+            None if self.has_just_advanced() => return Ok(()),
+            None => self.rows[key as usize].lease,
+        };
+        let status = match guarding.answer() {
+            Some(GuardAnswer::Guarded { .. }) => Status::Ok,
+            Some(GuardAnswer::Refused(status)) => status,
+            _ => return Ok(()),
+        };
+        let now = holds(lease.as_ref(), owner, process.told[key as usize], self.at());
+        check!(status == now, "P8", "guard(k{key}) answers {status:?} where it is {now:?} (it read {read:?})");
         Ok(())
     }
 

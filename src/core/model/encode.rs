@@ -244,6 +244,7 @@ impl Encoder {
                     Phase::Read { version } => {
                         self.bytes.push(2);
                         self.version(world, key, version);
+                        self.flag(read.version == world.rows[key as usize].version);
                     }
                     Phase::Decide(seen) => {
                         self.bytes.push(3);
@@ -258,17 +259,19 @@ impl Encoder {
                 }
                 self.bytes.push(u8::from(world.shared.waiters[p].entry != NONE));
             }
-            Doing::Guarding(guarding) => {
+            Doing::Guarding { guarding, read } => {
                 self.bytes.push(2);
                 match guarding.phase {
                     GuardPhase::Sample => self.bytes.push(1),
                     GuardPhase::Read { version } => {
                         self.bytes.push(2);
                         self.version(world, guarding.key, version);
+                        self.flag(read.version == world.rows[guarding.key as usize].version);
                     }
                     GuardPhase::Decide(seen) => {
                         self.bytes.push(3);
                         self.seen(world, guarding.key, &seen);
+                        self.flag(read.version == world.rows[guarding.key as usize].version);
                     }
                     GuardPhase::Done(_) => self.bytes.push(4),
                 }

@@ -127,7 +127,7 @@ fn run(seed: u64, in_words: bool) -> Result<u64, Violation> {
         }
         // what goes wrong is rare; most of the time somebody who can run runs
         let likely = |action: &Action| match action {
-            Action::Step(_) => true,
+            Action::Step(_) | Action::Miss(_) => true,
             Action::Tick => random.one_in(3),
             Action::Abort(_) | Action::Fail(_) => random.one_in(200),
             Action::Freeze(_) => random.one_in(400),

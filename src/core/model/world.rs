@@ -130,7 +130,10 @@ pub enum Doing {
         /// When it began: what stands for the clock where rule 1 is off.
         began: i64,
     },
-    Guarding(Guarding<Key, Owner>),
+    Guarding {
+        guarding: Guarding<Key, Owner>,
+        read: Stored,
+    },
     /// In pre-commit, until the rows are written.
     Committing(Commit<Key, Owner>),
     /// About to become visible.
@@ -179,6 +182,8 @@ pub struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Step(u8),
+    /// A read that sees neither the old version of a row nor the new one, because the row changes beside it.
+    Miss(u8),
     /// The transaction is rolled back: an error, a cancel, a client that went away.
     Abort(u8),
     /// The innermost savepoint is rolled back by an error, a cancel included.
@@ -405,6 +410,19 @@ impl<'a> World<'a> {
         self.processes[p as usize].changes.changes().any(|(_, _, pending)| pending.change.lease.is_none())
     }
 
+    /// Whether a process is reading a row that has changed since it sampled the version.
+    fn can_miss(&self, p: u8) -> bool {
+        match &self.processes[p as usize].doing {
+            Doing::Calling { operation, read, .. } if operation.next() == Next::Read => {
+                read.version != self.rows[operation.ask().key as usize].version
+            }
+            Doing::Guarding { guarding, read } if guarding.next() == Next::Read => {
+                read.version != self.rows[guarding.key as usize].version
+            }
+            _ => false,
+        }
+    }
+
     /// The lock that a commit takes first of all.
     fn can_lock_table(&self, p: u8) -> bool {
         let process = &self.processes[p as usize];
@@ -425,6 +443,9 @@ impl<'a> World<'a> {
             }
             if self.can_step(p) {
                 actions.push(Action::Step(p));
+            }
+            if self.can_miss(p) {
+                actions.push(Action::Miss(p));
             }
             if process.open && self.aborts > 0 {
                 actions.push(Action::Abort(p));
@@ -451,6 +472,7 @@ impl<'a> World<'a> {
         self.private = false;
         match action {
             Action::Step(p) => self.step(p)?,
+            Action::Miss(p) => self.miss(p),
             Action::Abort(p) => {
                 self.aborts -= 1;
                 self.say(p, || "is cancelled or rolls back: its transaction has ended".into());
@@ -493,7 +515,7 @@ impl<'a> World<'a> {
         match self.processes[p as usize].doing.clone() {
             Doing::Nothing => self.next_statement(p),
             Doing::Calling { operation, read, began } => self.call(p, operation, read, began),
-            Doing::Guarding(guarding) => self.guard(p, guarding),
+            Doing::Guarding { guarding, read } => self.guard(p, guarding, read),
             Doing::Committing(commit) => self.commit(p, commit),
             Doing::Written => {
                 self.become_visible(p)?;
@@ -505,6 +527,24 @@ impl<'a> World<'a> {
                 Ok(())
             }
         }
+    }
+
+    fn miss(&mut self, p: u8) {
+        let floor = self.floor;
+        let missed = Stored { lease: None, version: u32::MAX };
+        match &mut self.process(p).doing {
+            Doing::Calling { operation, read, .. } => {
+                *read = missed;
+                operation.read(None, floor, true);
+            }
+            Doing::Guarding { guarding, read } => {
+                *read = missed;
+                guarding.read(None);
+            }
+            _ => {}
+        }
+        self.private = true;
+        self.say(p, || "reads, and misses the row that changes at this moment".into());
     }
 
     fn next_statement(&mut self, p: u8) -> Checked {
@@ -547,12 +587,12 @@ impl<'a> World<'a> {
                     let mut guarding = Guarding::new(self.tx(p), key, World::hash(key), owner, told(key), pending);
                     if guarding.next() == Next::Sample {
                         guarding.sampled(self.section(|section| section.version(World::hash(key))));
-                        self.process(p).doing = Doing::Guarding(guarding);
+                        self.process(p).doing = Doing::Guarding { guarding, read: self.rows[key as usize] };
                         self.private = true;
                         self.say(p, || format!("guard(k{key}) samples the version"));
                         return Ok(());
                     }
-                    return self.guard(p, guarding);
+                    return self.guard(p, guarding, self.rows[key as usize]);
                 }
                 Statement::Savepoint => {
                     let process = self.process(p);
@@ -598,6 +638,7 @@ impl<'a> World<'a> {
         match operation.next() {
             Next::Sample => {
                 operation.sampled(self.section(|section| section.version(ask.hash)));
+                read = self.rows[key];
                 self.private = true;
                 self.say(p, || format!("{} samples the version", call_in_words(&ask)));
             }
@@ -625,6 +666,8 @@ impl<'a> World<'a> {
         self.section_at(now, |section| operation.decide(section));
         self.say(p, || format!("{} decides: {}", call_in_words(&ask), next_in_words(&operation)));
         let Some(answer) = operation.answer() else {
+            // it samples the version in the same section
+            let read = if operation.next() == Next::Read { self.rows[key as usize] } else { read };
             self.process(p).doing = Doing::Calling { operation, read, began };
             return Ok(());
         };
@@ -665,12 +708,13 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn guard(&mut self, p: u8, mut guarding: Guarding<Key, Owner>) -> Checked {
+    fn guard(&mut self, p: u8, mut guarding: Guarding<Key, Owner>, mut read: Stored) -> Checked {
         let key = guarding.key;
         match guarding.next() {
             Next::Read => {
-                guarding.read(self.rows[key as usize].lease);
-                self.process(p).doing = Doing::Guarding(guarding);
+                read = self.rows[key as usize];
+                guarding.read(read.lease);
+                self.process(p).doing = Doing::Guarding { guarding, read };
                 self.private = true;
                 self.say(p, || format!("guard(k{key}) reads the row"));
                 return Ok(());
@@ -678,10 +722,11 @@ impl<'a> World<'a> {
             Next::Decide => self.section(|section| guarding.decide(section)),
             _ => unreachable!("not asked for"),
         }
+        self.check_guard_answer(p, &guarding, &read)?;
         self.say(p, || format!("guard(k{key}) decides: {:?}", guarding.answer()));
         self.process(p).doing = Doing::Nothing;
         match guarding.answer() {
-            None => self.process(p).doing = Doing::Guarding(guarding),
+            None => self.process(p).doing = Doing::Guarding { guarding, read: self.rows[key as usize] },
             Some(GuardAnswer::Guarded { guard, .. }) => {
                 let process = self.process(p);
                 process.changes.add_guard(process.level, guard);
