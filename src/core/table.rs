@@ -395,3 +395,155 @@ impl<K: Id, O: Id> Storage<K, O> {
         f(&mut Section { memory: self.memory(), at, running, wakes })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Memory = Storage<u16, u8>;
+
+    fn with<R>(memory: &mut Memory, f: impl FnOnce(&mut Section<'_, u16, u8>) -> R) -> R {
+        let at = At { now: Time(0), start: Time(0) };
+        memory.section(at, &|_| true, &mut Wakes::default(), f)
+    }
+
+    fn claim() -> Claim<u8> {
+        Claim {
+            tx: Tx::default(),
+            serial: 1,
+            kind: Kind::Transition,
+            deadline: Time(1),
+            issued: 0,
+            from: 0,
+            sealed: false,
+            announced: false,
+            generation: 0,
+            since: Time(0),
+            owner: None,
+            epoch: 0,
+        }
+    }
+
+    /// I11: keys in one bucket, even with one hash, do not meet.
+    #[test]
+    fn keys_that_collide_are_kept_apart() {
+        let mut memory = Memory::new(4, 8, 0, 0);
+        with(&mut memory, |section| {
+            // one bucket; the last two share the hash, too
+            let keys = [(1, 0), (2, 4), (3, 8), (4, 8)];
+            for (key, hash) in keys {
+                assert_eq!(section.find(&key, hash), None);
+                let index = section.find_or_add(&key, hash).unwrap();
+                section.entry_mut(index).claim = Some(claim());
+                assert_eq!(section.find_or_add(&key, hash), Some(index));
+            }
+            let places: Vec<_> = keys.iter().map(|(key, hash)| section.find(key, *hash).unwrap()).collect();
+            let mut distinct = places.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(distinct.len(), keys.len());
+            assert_eq!(section.claims().count(), keys.len());
+            // out of the middle, the end and the front of the chain
+            for (gone, (key, hash)) in [1, 0, 3].map(|i| keys[i]).into_iter().enumerate() {
+                let index = section.find(&key, hash).unwrap();
+                section.entry_mut(index).claim = None;
+                section.drop_if_unused(index);
+                assert_eq!(section.find(&key, hash), None);
+                assert_eq!(section.entries_in_use(), keys.len() - gone - 1);
+            }
+            assert_eq!(section.find(&3, 8), Some(places[2]));
+        });
+    }
+
+    /// Full is an answer, and what is given back can be used again.
+    #[test]
+    fn entries_run_out_and_come_back() {
+        let mut memory = Memory::new(2, 3, 0, 0);
+        with(&mut memory, |section| {
+            for key in 0..3 {
+                let index = section.find_or_add(&key, 0).unwrap();
+                section.entry_mut(index).claim = Some(claim());
+            }
+            assert_eq!(section.find_or_add(&7, 0), None);
+            let index = section.find(&1, 0).unwrap();
+            section.drop_if_unused(index);
+            assert_eq!(section.find(&1, 0), Some(index), "it is in use");
+            section.entry_mut(index).claim = None;
+            section.drop_if_unused(index);
+            assert_eq!(section.find_or_add(&7, 0), Some(index));
+            assert!(section.claim(&7, 0).is_none());
+        });
+    }
+
+    /// Adds and drops at random against a plain list.
+    #[test]
+    fn agrees_with_a_list() {
+        let mut seed = 88_172_645_463_325_252_u64;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let mut memory = Memory::new(4, 16, 0, 0);
+        let mut list: Vec<u16> = Vec::new();
+        let hash = |key: u16| u32::from(key) / 3;
+        for _ in 0..20_000 {
+            let key = random(40) as u16;
+            with(&mut memory, |section| match list.iter().position(|k| *k == key) {
+                Some(i) if random(2) == 0 => {
+                    list.remove(i);
+                    let index = section.find(&key, hash(key)).unwrap();
+                    section.entry_mut(index).claim = None;
+                    section.drop_if_unused(index);
+                }
+                found => match section.find_or_add(&key, hash(key)) {
+                    Some(index) => {
+                        section.entry_mut(index).claim = Some(claim());
+                        if found.is_none() {
+                            list.push(key);
+                        }
+                    }
+                    None => assert_eq!((list.len(), found), (16, None)),
+                },
+            });
+            with(&mut memory, |section| {
+                assert_eq!(section.entries_in_use(), list.len());
+                assert!((0..40).all(|k| section.find(&k, hash(k)).is_some() == list.contains(&k)));
+                let mut claimed: Vec<u16> = section.claims().map(|(k, _)| *k).collect();
+                let mut expected = list.clone();
+                claimed.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(claimed, expected);
+            });
+        }
+    }
+
+    #[test]
+    fn a_serial_is_never_used_twice() {
+        let mut memory = Memory::new(1, 1, 0, 0);
+        let serials: Vec<u64> = (0..3).map(|_| with(&mut memory, |section| section.new_serial())).collect();
+        assert_eq!(serials, [1, 2, 3]);
+    }
+
+    /// Two hashes of one slot share a counter: that costs a second look, no more.
+    #[test]
+    fn versions_count_by_slot() {
+        let mut memory = Memory::new(4, 1, 0, 0);
+        with(&mut memory, |section| {
+            section.bump(1);
+            section.bump(5);
+            assert_eq!([0, 1, 2, 5, 9].map(|hash| section.version(hash)), [0, 2, 0, 2, 2]);
+        });
+    }
+
+    #[test]
+    fn each_process_is_woken_once() {
+        let mut wakes = Wakes::with_capacity(2);
+        wakes.push(3);
+        wakes.push(5);
+        wakes.push(3);
+        assert_eq!(wakes.drain().collect::<Vec<_>>(), [3, 5]);
+        assert_eq!(wakes.drain().count(), 0);
+    }
+}
