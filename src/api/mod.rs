@@ -2,7 +2,7 @@
 //!
 //! | module | functions |
 //! |---|---|
-//! | `operations` | acquire, renew, release, inspect |
+//! | `operations` | acquire, wait_acquire, renew, release, inspect |
 //! | `views` | now, and what the views are made of |
 //! | `input` | arguments and what is said about wrong ones |
 //! | `output` | states, times and spans as SQL values |
@@ -25,6 +25,7 @@ mod views;
 use crate::pg::pg_function;
 
 pg_function!(lease_acquire, operations::acquire);
+pg_function!(lease_wait_acquire, operations::wait_acquire);
 pg_function!(lease_renew, operations::renew);
 pg_function!(lease_release, operations::release);
 pg_function!(lease_inspect, operations::inspect);
@@ -32,4 +33,8 @@ pg_function!(lease_inspect, operations::inspect);
 pg_function!(lease_now, views::now);
 pg_function!(lease_list_leases, views::list_leases);
 pg_function!(lease_list_claims, views::list_claims);
+pg_function!(lease_list_waiters, views::list_waiters);
 pg_function!(lease_read_clock, views::read_clock);
+
+#[cfg(feature = "test-points")]
+pg_function!(lease_test_counter, views::test_counter);

@@ -525,15 +525,20 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     fn foreign_guard_is_sealed(&self, index: u32, me: Tx) -> bool {
+        self.sealed_guard(index, me).is_some()
+    }
+
+    /// A transaction other than `me` with a sealed guard on the key.
+    pub(crate) fn sealed_guard(&self, index: u32, me: Tx) -> Option<Tx> {
         let mut slot = self.entry(index).guards;
         while slot != NONE {
             let guard = &self.memory.guards[slot as usize];
             if guard.sealed && guard.tx != me {
-                return true;
+                return Some(guard.tx);
             }
             slot = guard.next;
         }
-        false
+        None
     }
 }
 

@@ -17,6 +17,19 @@ pub enum List {
     Conflicts,
 }
 
+/// What a waiter waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// The end of somebody's lease, or its turn.
+    Lease,
+    /// The end of another transaction that has changed the key.
+    Change(Tx),
+    /// The same, which is committing.
+    Commit(Tx),
+    /// A guarded transaction that is committing.
+    Guard(Tx),
+}
+
 impl<K: Id, O: Id> Section<'_, K, O> {
     fn ends_mut(&mut self, entry: u32, list: List) -> &mut Ends {
         match list {
@@ -52,6 +65,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     pub fn waits(&self, me: Tx) -> Option<List> {
         let waiter = self.waiter(me.proc);
         (waiter.entry != NONE).then_some(waiter.list)
+    }
+
+    /// The key that this process waits for.
+    pub fn waits_for(&self, me: Tx) -> Option<&K> {
+        let waiter = self.waiter(me.proc);
+        (waiter.entry != NONE && waiter.tx == me).then(|| &self.entry(waiter.entry).key)
     }
 
     /// Joins the key's queue at its end; `false` when there is no room for another key.
@@ -136,6 +155,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             epoch: 0,
         };
         self.entry_mut(entry).claim = Some(claim);
+        self.wakes.hand_offs += 1;
         self.wakes.push(head);
         // the second watches over the head
         if second != NONE && self.waiter(second).until > deadline {
@@ -147,6 +167,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     pub(crate) fn pass_over_head(&mut self, entry: u32) {
         let head = self.entry(entry).queue.first;
         let Waiter { tx, since, until, .. } = *self.waiter(head);
+        self.wakes.passed_over += 1;
         self.unlink(head);
         self.link(tx, entry, List::Queue, since, until);
         let hash = self.entry(entry).hash;
@@ -187,16 +208,28 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         false
     }
 
-    /// Everybody who waits: process, key, list, place in the queue from 1.
+    /// Everybody who waits, list by list: process, key, place in the list from 1.
     pub fn waiters(&self) -> impl Iterator<Item = (&Waiter, &K, u32)> + '_ {
-        self.memory.waiters.iter().filter(|w| w.entry != NONE).map(|w| {
-            let mut place = 1;
-            let mut prev = w.prev;
-            while prev != NONE {
-                place += 1;
-                prev = self.waiter(prev).prev;
-            }
-            (w, &self.entry(w.entry).key, place)
+        let firsts = self.memory.waiters.iter().filter(|w| w.entry != NONE && w.prev == NONE);
+        firsts.flat_map(|first| {
+            let list = std::iter::successors(Some(first), |w| (w.next != NONE).then(|| self.waiter(w.next)));
+            (1..).zip(list).map(|(place, w)| (w, &self.entry(w.entry).key, place))
         })
+    }
+
+    /// What keeps somebody waiting, as it stands now. For the eye only.
+    pub fn obstacle(&self, waiter: &Waiter) -> Obstacle {
+        let entry = self.entry(waiter.entry);
+        let in_queue = waiter.list == List::Queue;
+        let foreign = entry.claim.filter(|c| c.tx != waiter.tx && c.kind != Kind::HandOff && (self.running)(c.tx));
+        match foreign {
+            // a renewal leaves an acquirer where it is
+            Some(c) if in_queue && c.kind == Kind::Renewal => Obstacle::Lease,
+            Some(c) if c.sealed => Obstacle::Commit(c.tx),
+            Some(c) => Obstacle::Change(c.tx),
+            // the head of the queue has no timer while it waits for a guard: a lease would have an end
+            None if in_queue && self.waiter(entry.queue.first).until != Time::NEVER => Obstacle::Lease,
+            None => self.sealed_guard(waiter.entry, waiter.tx).map_or(Obstacle::Lease, Obstacle::Guard),
+        }
     }
 }

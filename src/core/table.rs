@@ -183,16 +183,20 @@ impl<K: Id, O: Id> Memory<'_, K, O> {
     }
 }
 
-/// The processes to wake once the section is over.
+/// The processes to wake once the section is over, and what it did that is counted.
 #[derive(Default)]
 pub struct Wakes {
     procs: Vec<u32>,
+    /// Keys reserved for the head of their queue.
+    pub hand_offs: u32,
+    /// Heads that were sent to the end of their queue.
+    pub passed_over: u32,
 }
 
 impl Wakes {
     /// Room for `waiters` processes, so that no section has to allocate.
     pub fn with_capacity(waiters: usize) -> Wakes {
-        Wakes { procs: Vec::with_capacity(waiters) }
+        Wakes { procs: Vec::with_capacity(waiters), ..Wakes::default() }
     }
 
     pub(crate) fn push(&mut self, proc: u32) {
@@ -201,7 +205,21 @@ impl Wakes {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.procs.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.procs.iter().copied()
+    }
+
+    /// Takes one off that need not be woken.
+    pub fn forget(&mut self, proc: u32) {
+        self.procs.retain(|p| *p != proc);
+    }
+
     pub fn drain(&mut self) -> impl Iterator<Item = u32> + '_ {
+        (self.hand_offs, self.passed_over) = (0, 0);
         self.procs.drain(..)
     }
 }

@@ -45,6 +45,12 @@ impl<'a> Call<'a> {
         (!argument.isnull).then_some(argument.value)
     }
 
+    /// Of a procedure: whether it may not commit.
+    pub fn is_atomic(&self) -> bool {
+        // SAFETY: PostgreSQL passes a valid call.
+        unsafe { sys::pgl_is_atomic(self.fcinfo) }
+    }
+
     pub fn is_null(&self, i: usize) -> bool {
         self.argument(i).is_none()
     }

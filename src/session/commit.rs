@@ -4,10 +4,10 @@
 
 use lease_core::{CommitStep, Failure, Lease, Name};
 
-use super::wait::Sleeper;
+use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
 use crate::pg::{Result, test_point, xact};
-use crate::shared::{self, Key};
+use crate::shared::Key;
 use crate::store::{self, Writer};
 use pending::Extra;
 
@@ -49,11 +49,10 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
 
 fn seal() -> Result<()> {
     let mut commit = pending::commit();
-    let blocked_on = Key::default();
-    let mut sleeper = Sleeper::new(&blocked_on, None);
+    let mut sleeper = Sleeper::new(Purpose::Commit, None);
     loop {
         match commit.next() {
-            CommitStep::Seal => shared::section(|section| commit.seal(section)),
+            CommitStep::Seal => sleeper.look(|section| commit.seal(section)),
             CommitStep::Sleep { until } => {
                 sleeper.sleep(until, None)?;
                 commit.awake();
@@ -68,6 +67,7 @@ fn seal() -> Result<()> {
             CommitStep::Failed(Failure::Guard(key, status)) => return Err(fail::guard(&key, status)),
         }
     }
+    sleeper.done();
     pending::done_waiting();
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use lease_core::{Answer, Ask, Lease, Name, Next, Operation, Request, Wait};
 
-use super::wait::Sleeper;
+use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
 use crate::pg::{Result, proc, xact};
 use crate::shared::{self, Key};
@@ -30,19 +30,25 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
 
     let ask = Ask { me, key, hash: shared::hash(&key), request: change.request, wait: change.wait };
     let mut operation = Operation::new(ask, pending::change_of(&key));
-    let mut sleeper = Sleeper::new(&key, change.give_up);
+    let purpose = match change.give_up {
+        Some((give_up, wait)) => Purpose::Acquire { key: &key, give_up, wait },
+        None => Purpose::Change { key: &key },
+    };
+    let mut sleeper = Sleeper::new(purpose, change.request.owner());
     let mut base: Option<Lease<Name>> = None;
     let answer = loop {
         match operation.next() {
             Next::Sample => operation.sampled(shared::version(ask.hash)),
             Next::Read => {
                 let found = store::find(&change.key)?;
-                let in_snapshot =
-                    !xact::uses_transaction_snapshot() || store::snapshot_agrees(&change.key, found.row.as_ref())?;
+                // a snapshot taken later shows what is read now, or the claim will have been in the way
+                let in_snapshot = !xact::uses_transaction_snapshot()
+                    || !xact::has_snapshot()
+                    || store::snapshot_agrees(&change.key, found.row.as_ref())?;
                 base = found.row.map(|row| row.lease);
                 operation.read(base, found.floor, in_snapshot);
             }
-            Next::Decide => shared::section(|section| operation.decide(section)),
+            Next::Decide => sleeper.look(|section| operation.decide(section)),
             Next::Sleep { until } => {
                 sleeper.sleep(until, base.as_ref())?;
                 operation.awake();
@@ -50,6 +56,7 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
             Next::Done => break operation.answer().expect("done"),
         }
     };
+    sleeper.done();
     pending::done_waiting();
     match answer {
         Answer::Granted(granted) => {
@@ -64,7 +71,7 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
 }
 
 /// Rule 2.
-fn may_change(function: &str) -> Result<()> {
+pub fn may_change(function: &str) -> Result<()> {
     if xact::in_recovery() {
         Err(fail::in_recovery(function))
     } else if xact::is_read_only() {

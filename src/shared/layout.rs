@@ -1,15 +1,19 @@
 //! Where each part of `lease_core::Memory` lies in the shared memory. Sizes follow from `max_connections` and
 //! `pg_lease.max_claims` and never change while the server runs.
 //!
-//! Protected by the claims lock (see the parent), except the condition variables, which protect themselves.
+//! Protected by the claims lock (see the parent), except the condition variables and the counters, which protect themselves,
+//! and the seats, which say how.
 
+use std::cell::UnsafeCell;
 use std::mem::{align_of, size_of};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use lease_core::{Entry, GuardSlot, Head, Memory, Name, Waiter};
 
-use super::{Key, MAX_CLAIMS};
+use super::counters::Counter;
+use super::{Key, MAX_CLAIMS, Want};
 use crate::pg::condvar::ConditionVariable;
 use crate::pg::{proc, shmem};
 
@@ -41,7 +45,18 @@ struct Offsets {
     guards: usize,
     waiters: usize,
     sleepers: usize,
+    seats: usize,
+    counters: usize,
     end: usize,
+}
+
+/// What a process has here for its waits, besides its place in the lists.
+#[derive(Default)]
+pub struct Seat {
+    /// Somebody has decided to wake it. Set and cleared under the claims lock.
+    pub woken: AtomicBool,
+    /// Written by the process itself while it stands in no list; read under the claims lock while it stands in one.
+    pub want: UnsafeCell<Want>,
 }
 
 impl Counts {
@@ -68,6 +83,8 @@ impl Counts {
             guards: place(size_of::<GuardSlot>(), align_of::<GuardSlot>(), self.guards),
             waiters: place(size_of::<Waiter>(), align_of::<Waiter>(), self.procs),
             sleepers: place(size_of::<ConditionVariable>(), align_of::<ConditionVariable>(), self.procs),
+            seats: place(size_of::<Seat>(), align_of::<Seat>(), self.procs),
+            counters: place(size_of::<AtomicU64>(), align_of::<AtomicU64>(), Counter::COUNT),
             end,
         }
     }
@@ -92,6 +109,8 @@ pub fn init(base: NonNull<u8>) {
         fill(layout.at::<KeyEntry>(offsets.entries), entries, KeyEntry::default);
         fill(layout.at::<GuardSlot>(offsets.guards), guards, GuardSlot::default);
         fill(layout.at::<Waiter>(offsets.waiters), procs, Waiter::default);
+        fill(layout.at::<Seat>(offsets.seats), procs, Seat::default);
+        fill(layout.at::<AtomicU64>(offsets.counters), Counter::COUNT, AtomicU64::default);
         layout.memory().format();
     }
     for proc in 0..procs {
@@ -152,5 +171,17 @@ impl Layout {
         assert!((proc as usize) < self.counts.procs);
         // SAFETY: initialised by `init`, within bounds, and shared memory outlives the process.
         unsafe { self.at::<ConditionVariable>(self.counts.offsets().sleepers).add(proc as usize).as_ref() }
+    }
+
+    pub fn seat(&self, proc: u32) -> &'static Seat {
+        assert!((proc as usize) < self.counts.procs);
+        // SAFETY: as `sleeper`; what changes in it is atomic or in a cell.
+        unsafe { self.at::<Seat>(self.counts.offsets().seats).add(proc as usize).as_ref() }
+    }
+
+    pub fn counter(&self, index: usize) -> &'static AtomicU64 {
+        assert!(index < Counter::COUNT);
+        // SAFETY: as `sleeper`.
+        unsafe { self.at::<AtomicU64>(self.counts.offsets().counters).add(index).as_ref() }
     }
 }
