@@ -46,54 +46,53 @@ EXTRA_CLEAN = target/check
 override with_llvm = no
 include $(PGXS)
 
-# The server's headers decide what is built. One cargo folder serves all versions: cargo keeps a crate apart per feature.
-VARIANT  := pg$(MAJORVERSION)$(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),-cassert)
+# What is built depends on the server's headers, so each kind of server has a library of its own. The dependencies
+# are compiled once for all: one cargo folder.
+VARIANT := pg$(MAJORVERSION)$(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),-cassert)
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 BUILT    := $(CARGO_TARGET_DIR)/$(VARIANT)/pg_lease$(DLSUFFIX)
 TEST_LIB := $(CARGO_TARGET_DIR)/$(VARIANT)/test-points/pg_lease$(DLSUFFIX)
-LINKED   := $(CARGO_TARGET_DIR)/release/$(if $(filter darwin,$(PORTNAME)),libpg_lease.dylib,libpg_lease.so)
+LINKED   := libpg_lease$(if $(filter darwin,$(PORTNAME)),.dylib,.so)
 export CARGO_TARGET_DIR
 
 # The bindings are rebuilt when this string changes, so the default server always gets the one of .cargo/config.toml.
 pg_config_path := $(shell command -v $(PG_CONFIG))
 export PGRX_PG_CONFIG_PATH := $(if $(filter $(shell command -v pg_config),$(pg_config_path)),pg_config,$(pg_config_path))
 
-cargo_flags = --release --locked --no-default-features --features "pg$(MAJORVERSION)$(1)"
+cargo_flags = --release --locked --no-default-features --features "pg$(MAJORVERSION) $(1)"
 
-# cargo knows what is out of date, make does not: always ask it, where there is one (`sudo make install` may have none).
-.PHONY: cargo-build
-cargo-build:
-	+@if command -v $(CARGO) >/dev/null; then \
-		$(CARGO) build $(call cargo_flags) && $(MKDIR_P) $(dir $(BUILT)) && \
-		{ cmp -s $(LINKED) $(BUILT) || cp $(LINKED) $(BUILT); }; \
-	elif [ ! -e $(BUILT) ]; then \
-		echo "$(CARGO) is not there: install Rust (https://rustup.rs)" >&2; false; \
-	fi
+SOURCES := Cargo.toml Cargo.lock build.rs $(shell find src -type f)
 
-$(BUILT): cargo-build ;
+# cargo gives the libraries of all features one file name, and takes the one that is there for the one it would build:
+# remove it first. The result is as old as the beginning of its build, for sources that change meanwhile.
+$(BUILT) $(TEST_LIB): $(SOURCES)
+	@$(MKDIR_P) $(@D)
+	@touch $(@D)/begun
+	@rm -f $(CARGO_TARGET_DIR)/release/deps/$(LINKED)
+	$(CARGO) build $(call cargo_flags,$(filter test-points,$(notdir $(@D))))
+	@cp $(CARGO_TARGET_DIR)/release/$(LINKED) $@
+	@touch -r $(@D)/begun $@
+# one at a time, and the library to install first
+$(TEST_LIB): | $(BUILT)
 
-pg_lease$(DLSUFFIX): $(BUILT)
+# The server that this one was built for may have changed since.
+.PHONY: force
+pg_lease$(DLSUFFIX): $(BUILT) force
+	@if grep -q lease_test_panic $<; then echo "$<: has test points, not to be installed" >&2; exit 1; fi
 	@cmp -s $< $@ || cp $< $@
-
-# The library with test points: used by TAP tests, never installed.
-.PHONY: test-points
-test-points: cargo-build
-	+@if command -v $(CARGO) >/dev/null; then \
-		$(CARGO) build $(call cargo_flags, test-points) && $(MKDIR_P) $(dir $(TEST_LIB)) && \
-		cp $(LINKED) $(TEST_LIB); \
-	fi
 
 CHECK ?= regress isolation tap
 export CHECK
 .PHONY: installcheck
-installcheck: $(if $(filter tap,$(CHECK)),test-points)
+# TAP tests take the library with test points from where it was built: it is never installed
+installcheck: $(if $(filter tap,$(CHECK)),$(TEST_LIB))
 	@TEST_LIB=$(TEST_LIB) VARIANT=$(VARIANT) exec scripts/check
 
 # `sudo` only where this user may not write to the server's folders
 .PHONY: test-install
 test-install: all
 	@if [ -w $(DESTDIR)$(pkglibdir) ] && [ -w $(DESTDIR)$(datadir)/extension ]; then $(MAKE) --no-print-directory install; \
-	else sudo -n $(MAKE) --no-print-directory install PG_CONFIG=$(PG_CONFIG) CARGO=no-cargo CARGO_TARGET_DIR=$(CARGO_TARGET_DIR); fi
+	else sudo -n $(MAKE) --no-print-directory install PG_CONFIG=$(PG_CONFIG); fi
 
 .PHONY: run-test run-demo run-lint
 run-test:
@@ -108,7 +107,7 @@ run-demo: test-install
 run-lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(call cargo_flags) --workspace --all-targets -- -D warnings
-	$(CARGO) clippy $(call cargo_flags, test-points) -- -D warnings
+	$(CARGO) clippy $(call cargo_flags,test-points) -- -D warnings
 	@if command -v shellcheck >/dev/null; then cd scripts && shellcheck -x $$(grep -lE '^#!.*bash' * ../.ci/run); fi
 
 .PHONY: distclean

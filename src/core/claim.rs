@@ -220,6 +220,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.claim(key, hash).is_some_and(|c| c.tx == me && c.serial == serial)
     }
 
+    /// For whoever only looks: removes what a transaction that has ended left on the key. The version counter then moves.
+    pub fn settle(&mut self, key: &K, hash: u32) {
+        if let Some(index) = self.find(key, hash) {
+            self.reap(index);
+        }
+    }
+
     /// Removes a claim whose transaction has ended before it could do so itself, and such guards.
     fn reap(&mut self, index: u32) -> bool {
         self.reap_guards(index);

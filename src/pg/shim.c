@@ -27,9 +27,11 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/timeout.h"
 #include "utils/tuplestore.h"
 #include "utils/wait_event.h"
@@ -343,25 +345,71 @@ find_relation(const PglShape *shape)
 	return OidIsValid(schema) ? get_relname_relid(shape->name, schema) : InvalidOid;
 }
 
+/*
+ * Where a table was found last, by the address of its name.  The relation's own name and schema are compared each
+ * time it is opened; what the schema is called is watched by a callback.
+ */
+typedef struct FoundTable
+{
+	const char *name;
+	Oid			schema;
+	Oid			oid;
+} FoundTable;
+
+static FoundTable found_tables[4];
+
+static void
+forget_tables(Datum arg, int cache, uint32 hash)
+{
+	memset(found_tables, 0, sizeof(found_tables));
+}
+
+static FoundTable *
+found_table(const char *name)
+{
+	static bool watching = false;
+
+	if (!watching)
+	{
+		CacheRegisterSyscacheCallback(NAMESPACEOID, forget_tables, (Datum) 0);
+		watching = true;
+	}
+	for (int i = 0; i < lengthof(found_tables); i++)
+		if (found_tables[i].name == name || found_tables[i].name == NULL)
+			return &found_tables[i];
+	return &found_tables[0];
+}
+
 /* The locked relation of that name; NULL: there is none */
 static Relation
 open_relation(const PglShape *shape, LOCKMODE lockmode)
 {
+	FoundTable *found = found_table(shape->name);
+	bool		known = found->name == shape->name;
+
 	for (;;)
 	{
-		Oid			oid = find_relation(shape);
+		Oid			schema = known ? found->schema : get_namespace_oid(shape->schema, true);
+		Oid			oid = known ? found->oid : OidIsValid(schema) ? get_relname_relid(shape->name, schema) : InvalidOid;
 		Relation	rel;
 
 		if (!OidIsValid(oid))
 			return NULL;
 		rel = try_table_open(oid, lockmode);
-		/* once locked it is known under its present name */
-		if (rel != NULL && find_relation(shape) == oid)
+		/* renamed or moved while it was not locked; the schema too, if it was forgotten meanwhile */
+		if (rel != NULL && rel->rd_rel->relnamespace == schema &&
+			strcmp(RelationGetRelationName(rel), shape->name) == 0 &&
+			(known ? found->name == shape->name : get_namespace_oid(shape->schema, true) == schema))
+		{
+			if (!known)
+				*found = (FoundTable) {.name = shape->name, .schema = schema, .oid = oid};
 			return rel;
+		}
 		if (rel != NULL)
 			table_close(rel, lockmode);
-		else if (find_relation(shape) == oid)
+		else if (!known && find_relation(shape) == oid)
 			return NULL;
+		known = false;
 		CHECK_FOR_INTERRUPTS();
 	}
 }
@@ -570,15 +618,33 @@ read_row(PglTable *table)
 	}
 }
 
-/* Latest: what is committed now, and what this transaction wrote.  Transaction: what its snapshot sees. */
+/*
+ * Latest: what is committed now, and what this transaction wrote.  Instant: what is committed at one instant of the
+ * call.  Transaction: what the transaction's snapshot sees.
+ *
+ * The scan itself never runs under an MVCC snapshot, so none of them takes predicate locks under SERIALIZABLE.
+ * SnapshotSelf can find no version at all beside a concurrent update that is not HOT: the caller must be able to tell.
+ * Under the others every version is looked at, and a snapshot sees exactly one of them.
+ */
 static Snapshot
 scan_snapshot(int view)
 {
-	/*
-	 * Neither is an MVCC snapshot, so neither takes predicate locks under SERIALIZABLE.  SnapshotSelf can find no
-	 * version at all beside a concurrent update that is not HOT: the caller must be able to tell.
-	 */
-	return view == PGL_TRANSACTION ? SnapshotAny : SnapshotSelf;
+	return view == PGL_LATEST ? SnapshotSelf : SnapshotAny;
+}
+
+/* Registered, so that what it sees is not pruned meanwhile */
+static Snapshot
+visible_snapshot(int view)
+{
+	switch (view)
+	{
+		case PGL_INSTANT:
+			return RegisterSnapshot(GetLatestSnapshot());
+		case PGL_TRANSACTION:
+			return RegisterSnapshot(GetTransactionSnapshot());
+		default:
+			return NULL;
+	}
 }
 
 static IndexScanDesc
@@ -601,7 +667,7 @@ begin_key_scan(PglTable *table, Snapshot snapshot, struct varlena *key)
 bool
 pgl_table_find(PglTable *table, PglText key, int view)
 {
-	Snapshot	visible = view == PGL_TRANSACTION ? GetTransactionSnapshot() : NULL;
+	Snapshot	visible = visible_snapshot(view);
 	text	   *key_text = cstring_to_text_with_len(key.data, key.len);
 	IndexScanDesc scan = begin_key_scan(table, scan_snapshot(view), key_text);
 	bool		found;
@@ -611,6 +677,8 @@ pgl_table_find(PglTable *table, PglText key, int view)
 	while (found && visible != NULL && !table_tuple_satisfies_snapshot(table->rel, table->row, visible));
 	/* the slot has a pin of its own */
 	index_endscan(scan);
+	if (visible != NULL)
+		UnregisterSnapshot(visible);
 	pfree(key_text);
 	if (found)
 		read_row(table);
@@ -622,7 +690,7 @@ pgl_table_find(PglTable *table, PglText key, int view)
 bool
 pgl_table_first(PglTable *table, int view)
 {
-	Snapshot	visible = view == PGL_TRANSACTION ? GetTransactionSnapshot() : NULL;
+	Snapshot	visible = visible_snapshot(view);
 	TableScanDesc scan = table_beginscan_strat(table->rel, scan_snapshot(view), 0, NULL, true, false);
 	bool		found;
 
@@ -630,6 +698,8 @@ pgl_table_first(PglTable *table, int view)
 		found = table_scan_getnextslot(scan, ForwardScanDirection, table->row);
 	while (found && visible != NULL && !table_tuple_satisfies_snapshot(table->rel, table->row, visible));
 	table_endscan(scan);
+	if (visible != NULL)
+		UnregisterSnapshot(visible);
 	if (found)
 		read_row(table);
 	else

@@ -151,6 +151,7 @@ typedef enum PglOpen
 typedef enum PglView
 {
 	PGL_LATEST,
+	PGL_INSTANT,
 	PGL_TRANSACTION
 } PglView;
 

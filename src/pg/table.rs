@@ -31,6 +31,8 @@ pub enum View {
     /// Committed now, or written by this transaction. No snapshot is built, and SERIALIZABLE does not track it. Beside
     /// a concurrent update that is not HOT it can find nothing at all: the caller must be able to tell.
     Latest,
+    /// Committed at one instant of the call. A snapshot is built, so no row is ever missed; not tracked by SERIALIZABLE.
+    Instant,
     /// What the transaction's snapshot sees; not tracked by SERIALIZABLE either.
     Transaction,
 }
@@ -163,6 +165,7 @@ impl Table {
     fn look(&mut self, key: Option<&[u8]>, view: View) -> Result<bool> {
         let view = match view {
             View::Latest => PglView::PGL_LATEST,
+            View::Instant => PglView::PGL_INSTANT,
             View::Transaction => PglView::PGL_TRANSACTION,
         } as i32;
         let table = &raw mut self.raw;

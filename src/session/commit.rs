@@ -58,7 +58,8 @@ fn seal() -> Result<()> {
                 commit.awake();
             }
             CommitStep::Check(key) => {
-                let found = store::find(&key.name)?;
+                // a renewal by another session may be committing at this moment: it must not hide the row
+                let found = store::find_at_once(&key.name)?;
                 commit.checked(found.row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,

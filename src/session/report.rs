@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lease_core::{At, Claim, Kind, Lease, List, Name, Obstacle, State, Time};
 
 use super::pending::{self, Extra};
-use crate::pg::{Result, clock as steady, proc};
+use crate::pg::{Result, clock as steady, interrupt, proc};
 use crate::shared::{self, Key, MAX_CLAIMS, Want};
 use crate::store::{self, Row};
 
@@ -61,42 +61,47 @@ pub fn inspect(name: Name) -> Result<Inspection> {
     let key = Key { database: proc::database(), name };
     let hash = shared::hash(&key);
     let own = pending::of(&key);
-    loop {
+    let (found, at, claim) = loop {
         let version = shared::version(hash);
         let found = store::find(&name)?;
-        let (at, now_version, claim) = shared::section(|s| (s.at, s.version(hash), s.claim(&key, hash).copied()));
-        if version != now_version {
-            continue;
+        let (unchanged, at, claim) = shared::section(|section| {
+            section.settle(&key, hash);
+            (section.version(hash) == version, section.at, section.claim(&key, hash).copied())
+        });
+        // else the row may have been renewed since it was read, and must not be judged by this instant
+        if unchanged {
+            break (found, at, claim);
         }
-        let own = own.as_ref().filter(|(own, _)| claim.is_some_and(|c| c.serial == own.serial));
-        let in_flight = own.is_none() && claim.is_some_and(|c| is_in_flight(&c));
-        let committed = found.row;
-        let (lease, payload) = match own {
-            Some((own, extra)) => (own.lease, extra.payload.clone().over(committed.and_then(|row| row.payload))),
-            None => committed.map_or((None, None), |row| (Some(row.lease), row.payload)),
-        };
-        let Some(lease) = lease else {
-            return Ok(Inspection {
-                state: State::Free,
-                owner: None,
-                epoch: found.floor,
-                expires_at: None,
-                remaining: None,
-                payload: None,
-                in_flight,
-            });
-        };
-        let shown = Shown::of(&lease, at);
+        interrupt::check()?;
+    };
+    let own = own.filter(|(own, _)| claim.is_some_and(|c| c.serial == own.serial));
+    let in_flight = own.is_none() && claim.is_some_and(|c| is_in_flight(&c));
+    let (committed, committed_payload) = found.row.map_or((None, None), |row| (Some(row.lease), row.payload));
+    let (lease, payload) = match own {
+        Some((own, extra)) => (own.lease, extra.payload.over(committed_payload)),
+        None => (committed, committed_payload),
+    };
+    let Some(lease) = lease else {
         return Ok(Inspection {
-            state: shown.state,
-            owner: shown.owner,
-            epoch: lease.epoch,
-            expires_at: shown.expires_at,
-            remaining: shown.remaining,
-            payload: payload.filter(|_| shown.state == State::Held),
+            state: State::Free,
+            owner: None,
+            epoch: found.floor,
+            expires_at: None,
+            remaining: None,
+            payload: None,
             in_flight,
         });
-    }
+    };
+    let shown = Shown::of(&lease, at);
+    Ok(Inspection {
+        state: shown.state,
+        owner: shown.owner,
+        epoch: lease.epoch,
+        expires_at: shown.expires_at,
+        remaining: shown.remaining,
+        payload: payload.filter(|_| shown.state == State::Held),
+        in_flight,
+    })
 }
 
 /// A hand-off changes nothing, and a transaction that has ended has nothing uncommitted.

@@ -23,18 +23,30 @@ pub struct Found {
 
 /// The latest committed row, or the floor if there is none (rule 3). The table is locked for the call only.
 ///
-/// The row is read first: a purge raises the floor in the transaction that deletes the row, so whoever misses the row
-/// meets the floor. Beside a non-HOT update that is just committing a row can be missed too: the caller finds out by `ver`.
+/// Beside a non-HOT update that is just committing a row can be missed: whoever decides on the answer finds out by the
+/// version counter and the claim. For everybody else there is [`find_at_once`].
 pub fn find(key: &Name) -> Result<Found> {
-    match table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), View::Latest, Row::read))? {
+    find_in(key, View::Latest)
+}
+
+/// As `find`, but what it tells was so at one instant of the call. Costs a snapshot.
+pub fn find_at_once(key: &Name) -> Result<Found> {
+    find_in(key, View::Instant)
+}
+
+/// The row is read first: a purge raises the floor in the transaction that deletes the row, so whoever misses the row
+/// meets the floor.
+fn find_in(key: &Name, view: View) -> Result<Found> {
+    match table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), view, Row::read))? {
         Some(row) => Ok(Found { row: Some(row), floor: 0 }),
         None => Ok(Found { row: None, floor: floor()? }),
     }
 }
 
-/// The greatest epoch that a key without a row may have had.
+/// The greatest epoch that a key without a row may have had. At one instant: the floor is nobody's key, so no version
+/// counter would tell that it was missed.
 pub fn floor() -> Result<i64> {
-    let floor = table::read(&row::FLOOR, |floors| floors.only(View::Latest, |row| Ok(row.int8(0))))?;
+    let floor = table::read(&row::FLOOR, |floors| floors.only(View::Instant, |row| Ok(row.int8(0))))?;
     Ok(floor.unwrap_or(0))
 }
 

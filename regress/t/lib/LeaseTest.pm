@@ -22,7 +22,7 @@ sub lease_cluster
 	my ($name, %option) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init(@{ $option{init} // [] });
+	$node->init(extra => [ '--encoding=UTF8', '--no-locale' ], @{ $option{init} // [] });
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_lease'") if $option{preload} // 1;
 	$node->append_conf(
 		'postgresql.conf', qq{
@@ -148,7 +148,7 @@ sub send
 	die "the session has not answered yet" if $self->{mark};
 	$self->{timeout}->start;
 	$self->{mark} = 'answered ' . ++$self->{asked};
-	$sql .= ';' unless $sql =~ /[;\n]\s*\z|\\\w[^;\n]*\z/;
+	$sql .= ';' unless $sql =~ /;\s*\z|^\\[^\n]*\z/m;
 	$self->{stdin} .= "$sql\n\\echo $self->{mark}\n\\warn $self->{mark}\n";
 	$self->{run}->pump_nb;
 	return $self;
@@ -191,7 +191,7 @@ sub answer
 	@answer{qw(severity state message)} = ($1, $2, $3) if $self->{stderr} =~ /(ERROR|FATAL|PANIC):  (\w{5}): (.*)/;
 	foreach my $part (qw(DETAIL HINT CONTEXT)) { $answer{ lc $part } = $1 if $self->{stderr} =~ /^$part:  (.*)/m; }
 	@$self{qw(stdout stderr mark)} = ('', '', undef);
-	Test::More::note("session $self->{pid} answered: ", $answer{rows}, $answer{error}) if $self->{pid};
+	Test::More::note("session $self->{pid} answered: ", substr("$answer{rows}\n$answer{error}", 0, 2000)) if $self->{pid};
 	return \%answer;
 }
 
