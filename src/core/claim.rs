@@ -171,10 +171,14 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let issued = claim.map_or(0, |c| c.issued);
         let (new, kind, deadline) = match decide(lease.as_ref(), floor, issued, &ask.request, self.at) {
             Verdict::Change { lease, kind, deadline } => (lease, kind, deadline),
-            Verdict::Refused(Refusal::NotAcquirable { until }) if ask.wait == Wait::Queue => {
-                return self.wait_in_queue(me, &ask.key, ask.hash, until);
+            Verdict::Refused(refusal) => {
+                return match (refusal, ask.wait, index) {
+                    (Refusal::NotAcquirable { until }, Wait::Queue, Some(i)) => {
+                        Outcome::Wait { until: self.wait_in_queue(me, i, until) }
+                    }
+                    _ => Outcome::Refused(refusal),
+                };
             }
-            Verdict::Refused(refusal) => return Outcome::Refused(refusal),
         };
         if !in_snapshot {
             return Outcome::Changed;
@@ -205,7 +209,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 let open_since = match foreign {
                     Some(c) if c.kind == Kind::HandOff => c.deadline,
                     Some(c) if c.kind != Kind::Maintenance => c.deadline.plus(GRACE),
-                    _ => lease.map_or(Time::PAST, |l| l.expiry(self.at).plus(GRACE)),
+                    _ => lease.map_or(Time::PAST, |l| l.expiry(self.at).plus(GRACE)).max(self.entry(i).handed),
                 };
                 if let Some(outcome) = self.out_of_turn(ask, i, open_since) {
                     return outcome;
@@ -232,11 +236,11 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.reap_guards(index);
         match self.entry(index).claim {
             Some(c) if !(self.running)(c.tx) => {
-                self.end_claim(index, false);
+                self.end_claim(index, None);
                 true
             }
             _ => {
-                self.drop_if_unused(index);
+                self.tidy(index);
                 false
             }
         }
@@ -248,6 +252,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             return None;
         }
         if open_since > self.at.now {
+            self.tell_head(index);
             return Some(self.conflict(ask, index, open_since.minus(GRACE), false));
         }
         if ask.wait != Wait::Queue {
@@ -259,7 +264,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     fn conflict(&mut self, ask: &Ask<K, O>, index: u32, until: Time, brief: bool) -> Outcome<O> {
         match (&ask.request, ask.wait) {
-            (Request::Acquire { .. }, Wait::Queue) => self.wait_in_queue(ask.me, &ask.key, ask.hash, until),
+            (Request::Acquire { .. }, Wait::Queue) => Outcome::Wait { until: self.wait_in_queue(ask.me, index, until) },
             (Request::Acquire { .. }, Wait::Brief(patience)) => {
                 if brief && self.at.now < patience {
                     self.wait_beside(ask.me, index, patience);
@@ -276,17 +281,6 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// The head's timer is the end of what it waits for; the second's is that and the grace the head is given.
-    fn wait_in_queue(&mut self, me: Tx, key: &K, hash: u32, until: Time) -> Outcome<O> {
-        let until = match self.find(key, hash) {
-            Some(i) if self.is_head(me, i) => until,
-            Some(i) if self.is_second(me, i) => until.plus(GRACE),
-            _ => Time::NEVER,
-        };
-        self.set_timer(me, until);
-        Outcome::Wait { until }
-    }
-
     fn grant(
         &mut self,
         ask: &Ask<K, O>,
@@ -297,6 +291,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         deadline: Time,
     ) -> Outcome<O> {
         let Some(index) = self.find_or_add(&ask.key, ask.hash) else { return Outcome::Full };
+        if !self.occupy(index) {
+            self.tidy(index);
+            return Outcome::Full;
+        }
         let before = self.entry(index).claim;
         let (kind, deadline) = match pending {
             Some(p) => add_up((p.kind, p.deadline), (kind, deadline)),
@@ -308,7 +306,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         if broken || before.is_some_and(|c| deadline < c.deadline) {
             self.wake_conflicts(index);
-            self.wake_head(index);
+            self.comes_up(index, deadline);
         }
         let epoch = new.or(old).map_or(0, |l| l.epoch);
         let issued = before.map_or(0, |c| c.issued).max(epoch);
@@ -332,18 +330,20 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         Outcome::Granted(Change { lease: new, kind, deadline, serial, generation, issued })
     }
 
-    /// Ends the claim; if anybody may acquire the key now, its queue's head gets it in hand (rule 11).
-    pub(crate) fn end_claim(&mut self, index: u32, acquirable: bool) {
+    /// Ends the claim. If anybody may acquire the key now, its queue's head gets it in hand (rule 11).
+    ///
+    /// `acquirable_from`: in the state that now stands, if known.
+    pub(crate) fn end_claim(&mut self, index: u32, acquirable_from: Option<Time>) {
         let hash = self.entry(index).hash;
         let issued = self.entry_mut(index).claim.take().map_or(0, |c| c.issued);
         self.bump(hash);
         self.wake_conflicts(index);
-        if acquirable {
-            self.hand_over(index, issued);
-        } else {
-            self.wake_head(index);
+        match acquirable_from {
+            Some(from) if from <= self.at.now => self.hand_over(index, issued),
+            Some(from) => self.comes_up(index, from),
+            None => self.tell_queue(index),
         }
-        self.drop_if_unused(index);
+        self.tidy(index);
     }
 
     /// Seals all claims and guards of a commit, or none (rule 9).
@@ -374,7 +374,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         for g in guards {
             let Some(mut index) = self.find(&g.key, g.hash) else { continue };
             if self.entry(index).claim.is_some_and(|c| c.tx != me && !(self.running)(c.tx)) {
-                self.end_claim(index, false);
+                self.end_claim(index, None);
                 // the own guard keeps the entry
                 index = self.find(&g.key, g.hash).unwrap_or(index);
             }
@@ -424,7 +424,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if self.owns(me, &stake.key, stake.hash, stake.serial)
             && let Some(index) = self.find(&stake.key, stake.hash)
         {
-            self.end_claim(index, acquirable_from <= self.at.now);
+            self.end_claim(index, Some(acquirable_from));
         }
     }
 
@@ -448,7 +448,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                     claim.deadline = deadline;
                 }
                 self.wake_conflicts(index);
-                self.wake_head(index);
+                self.comes_up(index, deadline);
             }
         }
     }
@@ -478,6 +478,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             return GuardOutcome::Full;
         }
         let Some(entry) = self.find_or_add(key, hash) else { return GuardOutcome::Full };
+        if !self.occupy(entry) {
+            self.tidy(entry);
+            return GuardOutcome::Full;
+        }
         self.memory.head.free_guard = self.memory.guards[slot as usize].next;
         let next = self.entry(entry).guards;
         self.memory.guards[slot as usize] = GuardSlot { tx: me, sealed: false, entry, next };
@@ -493,9 +497,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             return;
         }
         self.free_guard(guard.slot);
-        self.wake_conflicts(slot.entry);
-        self.wake_head(slot.entry);
-        self.drop_if_unused(slot.entry);
+        if slot.sealed {
+            self.guard_ended(slot.entry);
+        }
+        self.tidy(slot.entry);
     }
 
     fn free_guard(&mut self, slot: u32) {
@@ -518,16 +523,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let mut slot = self.entry(index).guards;
         let mut reaped = false;
         while slot != NONE {
-            let GuardSlot { tx, next, .. } = self.memory.guards[slot as usize];
+            let GuardSlot { tx, sealed, next, .. } = self.memory.guards[slot as usize];
             if !(self.running)(tx) {
                 self.free_guard(slot);
-                reaped = true;
+                reaped |= sealed;
             }
             slot = next;
         }
         if reaped {
-            self.wake_conflicts(index);
-            self.wake_head(index);
+            self.guard_ended(index);
         }
     }
 

@@ -3,9 +3,15 @@
 //!
 //! A waiter is linked before it looks and sleeps only after it has looked, and whoever changes what it looked at wakes it in
 //! the same section: no wake-up is lost.
+//!
+//! A queue of any length is kept going by two timers. A key *comes up* when it can be acquired without anybody's doing: at
+//! the end of its lease, or at the deadline of a claim. By then the head has to look, and by [`GRACE`] later somebody else,
+//! lest the head be frozen. That other is the *watch*. It stays the watch while heads come and go, so a hand-off costs one
+//! wake-up, of the one whom the key is handed to: the next head is left asleep, without a timer of its own, as long as the
+//! watch's timer is set for the moment the key comes up; the watch then wakes the head.
 
 use crate::lease::Kind;
-use crate::table::{Claim, Ends, Id, NONE, Section, Tx, Waiter};
+use crate::table::{Claim, Ends, Entry, Id, NONE, Section, Tx, Waiter};
 use crate::time::{GRACE, Time};
 
 /// The two lists of a key.
@@ -59,6 +65,25 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             _ => self.waiter_mut(next).prev = prev,
         }
         self.waiter_mut(proc).entry = NONE;
+        if list == List::Queue {
+            if self.entry(entry).watch == proc {
+                self.entry_mut(entry).watch = NONE;
+            }
+            self.appoint_watch(entry);
+        }
+    }
+
+    /// Sees to it that somebody watches over the head, if there is anybody else: the last, who has longest to go.
+    fn appoint_watch(&mut self, entry: u32) {
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        if watch != NONE && watch != queue.first {
+            return;
+        }
+        let watch = if queue.last == queue.first { NONE } else { queue.last };
+        self.entry_mut(entry).watch = watch;
+        if watch != NONE {
+            self.wakes.push(watch);
+        }
     }
 
     /// Whether this process stands in a list, and in which.
@@ -95,11 +120,14 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.unlink(me.proc);
         if was_head {
             match self.entry(entry).claim {
-                Some(c) if c.kind == Kind::HandOff && c.tx == me => return self.end_claim(entry, true),
-                _ => self.wake_head(entry),
+                Some(c) if c.kind == Kind::HandOff && c.tx == me => return self.end_claim(entry, Some(self.at.now)),
+                Some(c) if c.sealed => {}
+                Some(c) if c.deadline > self.at.now => self.comes_up(entry, c.deadline),
+                // it may have come up already, and been the leaver's to take
+                _ => self.tell_queue(entry),
             }
         }
-        self.drop_if_unused(entry);
+        self.tidy(entry);
     }
 
     /// Leaves the conflict list, if in it: whoever looks again decides anew whether to wait.
@@ -117,20 +145,80 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    pub(crate) fn wake_head(&mut self, entry: u32) {
+    /// The key may have come up, or come up at another time: those who have to know look, and the head has its turn from now.
+    pub(crate) fn tell_queue(&mut self, entry: u32) {
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        if queue.is_empty() {
+            return;
+        }
+        self.entry_mut(entry).handed = self.at.now.plus(GRACE);
+        self.wakes.push(queue.first);
+        if watch != NONE {
+            self.wakes.push(watch);
+        }
+    }
+
+    /// A sealed guard has ended. Who waited for it has no timer.
+    pub(crate) fn guard_ended(&mut self, entry: u32) {
+        self.wake_conflicts(entry);
         let head = self.entry(entry).queue.first;
-        if head != NONE {
+        if head != NONE && self.waiter(head).until == Time::NEVER {
+            self.tell_queue(entry);
+        }
+    }
+
+    /// The key comes up at `due`, as things stand now: wakes whoever would sleep through it.
+    pub(crate) fn comes_up(&mut self, entry: u32, due: Time) {
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        if queue.is_empty() {
+            return;
+        }
+        let head = self.waiter(queue.first).until;
+        if watch == NONE {
+            if head > due {
+                self.wakes.push(queue.first);
+            }
+        } else {
+            // the watch alone will do: it wakes the head
+            let enough = if head <= due { due.plus(GRACE) } else { due };
+            if self.waiter(watch).until > enough {
+                self.wakes.push(watch);
+            }
+        }
+    }
+
+    /// Somebody whose turn it is not finds that the key has come up: the head, if it has no timer, does not know.
+    pub(crate) fn tell_head(&mut self, entry: u32) {
+        let head = self.entry(entry).queue.first;
+        if head != NONE && self.waiter(head).until > self.at.now {
             self.wakes.push(head);
         }
     }
 
-    pub(crate) fn is_head(&self, me: Tx, entry: u32) -> bool {
-        self.entry(entry).queue.first == me.proc && self.waiter(me.proc).tx == me
+    /// Sleeps in the queue, knowing that the key comes up at `due`; the past: it has, and the head has been told.
+    pub(crate) fn wait_in_queue(&mut self, me: Tx, entry: u32, due: Time) -> Time {
+        let head = self.entry(entry).queue.first;
+        let until = if head == me.proc {
+            due
+        } else {
+            if self.entry(entry).watch == NONE {
+                self.entry_mut(entry).watch = me.proc;
+            }
+            let Entry { watch, handed, .. } = *self.entry(entry);
+            // while hand-offs come in quick succession, one timer does for many
+            let soon = if handed > self.at.now { handed } else { Time::NEVER };
+            match () {
+                () if watch != me.proc => Time::NEVER,
+                () if due <= self.at.now || self.waiter(head).until <= due => due.plus(GRACE).min(soon),
+                () => due.min(soon),
+            }
+        };
+        self.waiter_mut(me.proc).until = until;
+        until
     }
 
-    pub(crate) fn is_second(&self, me: Tx, entry: u32) -> bool {
-        let head = self.entry(entry).queue.first;
-        head != NONE && self.waiter(head).next == me.proc && self.waiter(me.proc).tx == me
+    pub(crate) fn is_head(&self, me: Tx, entry: u32) -> bool {
+        self.entry(entry).queue.first == me.proc && self.waiter(me.proc).tx == me
     }
 
     /// Reserves an unclaimed key for the head of its queue, if any. The head still decides for itself.
@@ -139,7 +227,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if head == NONE {
             return;
         }
-        let Waiter { tx, next: second, .. } = *self.waiter(head);
+        let tx = self.waiter(head).tx;
         let deadline = self.at.now.plus(GRACE);
         let claim = Claim {
             tx,
@@ -155,11 +243,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             epoch: 0,
         };
         self.entry_mut(entry).claim = Some(claim);
+        self.entry_mut(entry).handed = deadline;
         self.wakes.hand_offs += 1;
         self.wakes.push(head);
-        // the second watches over the head
-        if second != NONE && self.waiter(second).until > deadline {
-            self.wakes.push(second);
+        let watch = self.entry(entry).watch;
+        if watch != NONE && self.waiter(watch).until > deadline {
+            self.wakes.push(watch);
         }
     }
 
@@ -174,11 +263,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let issued = self.entry_mut(entry).claim.take().map_or(0, |c| c.issued);
         self.bump(hash);
         self.hand_over(entry, issued);
-    }
-
-    /// Records when this process's own timer shall wake it.
-    pub(crate) fn set_timer(&mut self, me: Tx, until: Time) {
-        self.waiter_mut(me.proc).until = until;
+        self.tidy(entry);
     }
 
     /// Whether this process waits in a ring of claims that only an error can end; if so it stops waiting at once, so that

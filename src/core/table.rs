@@ -61,8 +61,14 @@ pub struct Entry<K, O> {
     pub claim: Option<Claim<O>>,
     /// First of the guards on this key.
     pub(crate) guards: u32,
+    /// A transaction changes or guards the key: it counts against [`Head::limit`].
+    pub(crate) occupied: bool,
     /// Acquirers, in order of arrival.
     pub(crate) queue: Ends,
+    /// Who of them, the head aside, has its timer set for the key.
+    pub(crate) watch: u32,
+    /// The head was last told then that its turn may have come, plus the grace it has.
+    pub(crate) handed: Time,
     /// Everybody else who met a claim or a seal, in no order.
     pub(crate) conflicts: Ends,
 }
@@ -90,7 +96,10 @@ impl<K: Id, O: Id> Default for Entry<K, O> {
             next: NONE,
             claim: None,
             guards: NONE,
+            occupied: false,
             queue: Ends::EMPTY,
+            watch: NONE,
+            handed: Time::PAST,
             conflicts: Ends::EMPTY,
         }
     }
@@ -145,13 +154,17 @@ pub struct Head {
     pub(crate) next_serial: u64,
     /// Raised by advance_epochs: a change decided under an older one cannot commit (rule 16).
     pub generation: u64,
+    /// How many keys transactions are changing or guarding, and how many may be at once. There are more entries than that:
+    /// one for each process, which may wait for a key that nobody is changing.
+    pub(crate) occupied: u32,
+    pub(crate) limit: u32,
     pub(crate) free_entry: u32,
     pub(crate) free_guard: u32,
 }
 
 impl Default for Head {
     fn default() -> Self {
-        Head { next_serial: 1, generation: 0, free_entry: NONE, free_guard: NONE }
+        Head { next_serial: 1, generation: 0, occupied: 0, limit: 0, free_entry: NONE, free_guard: NONE }
     }
 }
 
@@ -166,9 +179,10 @@ pub struct Memory<'a, K, O> {
 }
 
 impl<K: Id, O: Id> Memory<'_, K, O> {
-    /// Makes all places free. To be called once, on elements that hold their defaults.
-    pub fn format(&mut self) {
-        *self.head = Head::default();
+    /// Makes all places free, for at most `limit` keys under change or guard. To be called once, on elements that hold their
+    /// defaults.
+    pub fn format(&mut self, limit: u32) {
+        *self.head = Head { limit, ..Head::default() };
         self.versions.fill(0);
         self.buckets.fill(NONE);
         for (i, entry) in self.entries.iter_mut().enumerate().rev() {
@@ -295,8 +309,28 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         Some(index)
     }
 
-    /// Gives an entry back once nothing refers to its key.
-    pub(crate) fn drop_if_unused(&mut self, index: u32) {
+    /// Makes room for a transaction's claim or guard on the key; `false` when as many keys as may be have one.
+    pub(crate) fn occupy(&mut self, index: u32) -> bool {
+        if self.entry(index).occupied {
+            return true;
+        }
+        if self.memory.head.occupied >= self.memory.head.limit {
+            return false;
+        }
+        self.memory.head.occupied += 1;
+        self.entry_mut(index).occupied = true;
+        true
+    }
+
+    /// After something was taken off a key: gives its room back once no transaction changes or guards it, and the entry once
+    /// nothing refers to it.
+    pub(crate) fn tidy(&mut self, index: u32) {
+        let entry = self.entry(index);
+        let occupied = entry.guards != NONE || entry.claim.is_some_and(|c| c.kind != Kind::HandOff);
+        if entry.occupied && !occupied {
+            self.memory.head.occupied -= 1;
+            self.entry_mut(index).occupied = false;
+        }
         let entry = self.entry(index);
         let unused =
             entry.claim.is_none() && entry.guards == NONE && entry.queue.is_empty() && entry.conflicts.is_empty();
@@ -358,17 +392,17 @@ pub struct Storage<K, O> {
 }
 
 impl<K: Id, O: Id> Storage<K, O> {
-    /// Room for that many keys, guards and processes; `slots` (a power of two) version counters and buckets.
+    /// Room for that many keys under change or guard, guards and processes; `slots` (a power of two) version counters and buckets.
     pub fn new(slots: usize, keys: usize, guards: usize, procs: usize) -> Storage<K, O> {
         let mut storage = Storage {
             head: Head::default(),
             versions: vec![0; slots],
             buckets: vec![NONE; slots],
-            entries: vec![Entry::default(); keys],
+            entries: vec![Entry::default(); keys + procs],
             guards: vec![GuardSlot::default(); guards],
             waiters: vec![Waiter::default(); procs],
         };
-        storage.memory().format();
+        storage.memory().format(keys as u32);
         storage
     }
 

@@ -30,6 +30,7 @@ pub struct Layout {
 
 #[derive(Clone, Copy)]
 struct Counts {
+    claims: u32,
     buckets: usize,
     entries: usize,
     guards: usize,
@@ -61,11 +62,11 @@ pub struct Seat {
 
 impl Counts {
     fn now() -> Counts {
-        let claims = usize::try_from(MAX_CLAIMS.get()).expect("the setting is not negative");
+        let claims = MAX_CLAIMS.get().unsigned_abs();
         let procs = proc::capacity();
         // who waits for a key that nobody is changing needs an entry too
-        let entries = claims + procs;
-        Counts { buckets: entries.next_power_of_two(), entries, guards: claims, procs }
+        let entries = claims as usize + procs;
+        Counts { claims, buckets: entries.next_power_of_two(), entries, guards: claims as usize, procs }
     }
 
     fn offsets(self) -> Offsets {
@@ -111,7 +112,7 @@ pub fn init(base: NonNull<u8>) {
         fill(layout.at::<Waiter>(offsets.waiters), procs, Waiter::default);
         fill(layout.at::<Seat>(offsets.seats), procs, Seat::default);
         fill(layout.at::<AtomicU64>(offsets.counters), Counter::COUNT, AtomicU64::default);
-        layout.memory().format();
+        layout.memory().format(layout.counts.claims);
     }
     for proc in 0..procs {
         layout.sleeper(proc as u32).init();
