@@ -97,8 +97,9 @@ $node->safe_psql('postgres', q{
 		lead(g.at) OVER w AS next_from, lead(g.owner) OVER w AS next_owner, lead(g.epoch) OVER w AS next_epoch
 	FROM told g WHERE g.what = 'grant'
 	WINDOW w AS (PARTITION BY g.key ORDER BY g.epoch)});
-note(value($node, q{SELECT key, count(*), count(released), count(last_renewal) FROM holds GROUP BY 1 ORDER BY 1}));
-row_is($node, 'SELECT count(*) >= 100 FROM holds', 't', 'there is something to check');
+note(value($node, q{SELECT key, count(*), count(released), count(last_renewal), count(*) FILTER (WHERE released IS NULL AND next_owner <> owner) FROM holds GROUP BY 1 ORDER BY 1}));
+row_is($node, q{SELECT count(*) >= 100, count(released) >= 10, count(last_renewal) >= 10,
+		count(*) FILTER (WHERE released IS NULL AND next_owner <> owner) >= 10 FROM holds}, 't|t|t|t', 'there is something to check: holds, releases, renewals, takeovers');
 row_is($node, q{SELECT count(*) FROM (SELECT FROM told WHERE what = 'grant' GROUP BY key, epoch HAVING count(*) > 1) d}, '0', 'an epoch is given once (I2)');
 row_is($node, q{SELECT count(*) FROM told r WHERE what <> 'grant' AND NOT EXISTS (SELECT FROM told g WHERE g.what = 'grant' AND (g.key, g.epoch, g.owner) = (r.key, r.epoch, r.owner))},
 	'0', 'what was renewed or released had been granted to the same owner (I8)');
