@@ -86,6 +86,13 @@ pub struct Stake<K> {
     pub generation: u64,
 }
 
+impl<O> Change<O> {
+    pub fn stake<K>(&self, key: K, hash: u32) -> Stake<K> {
+        let Change { kind, deadline, serial, generation, .. } = *self;
+        Stake { key, hash, serial, kind, deadline, generation }
+    }
+}
+
 /// One guard: what it demands, and the place reserved for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guard<K, O> {

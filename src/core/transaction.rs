@@ -30,14 +30,7 @@ struct Chain<K, O, X> {
 
 impl<K: Id, O: Id, X> Chain<K, O, X> {
     fn stake(&self, change: &Change<O>) -> Stake<K> {
-        Stake {
-            key: self.key,
-            hash: self.hash,
-            serial: change.serial,
-            kind: change.kind,
-            deadline: change.deadline,
-            generation: change.generation,
-        }
+        change.stake(self.key, self.hash)
     }
 }
 

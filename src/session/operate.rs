@@ -1,6 +1,6 @@
 //! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
 
-use lease_core::{Answer, Ask, Lease, Name, Next, Operation, Request, Wait};
+use lease_core::{Answer, Ask, Lease, Name, Next, Operation, Request, Restore, Time, Wait};
 
 use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
@@ -16,7 +16,7 @@ pub struct Change {
     pub request: Request<Name>,
     pub wait: Wait,
     /// Until when to stand in the queue, and how long that is in microseconds.
-    pub give_up: Option<(lease_core::Time, i64)>,
+    pub give_up: Option<(Time, i64)>,
     pub granted_to: Edit<Box<[u8]>>,
     pub payload: Edit<Box<[u8]>>,
 }
@@ -26,7 +26,7 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
     may_change(change.function)?;
     let key = Key { database: proc::database(), name: change.key };
     let me = proc::me();
-    pending::begin(me, &key)?;
+    pending::begin(me);
 
     let ask = Ask { me, key, hash: shared::hash(&key), request: change.request, wait: change.wait };
     let mut operation = Operation::new(ask, pending::change_of(&key));
@@ -60,6 +60,12 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
     pending::done_waiting();
     match answer {
         Answer::Granted(granted) => {
+            if let Err(error) = pending::room_for(&key) {
+                let acquirable_from = base.map_or(Time::PAST, |lease| lease.acquirable_from(shared::at()));
+                let stake = granted.stake(key, ask.hash);
+                shared::section(|section| section.roll_back(me, &stake, Restore::Nothing { acquirable_from }));
+                return Err(error);
+            }
             pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
             Ok(answer)
         }

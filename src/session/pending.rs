@@ -53,17 +53,19 @@ pub fn register() -> Result<()> {
     })
 }
 
-/// An operation on `key` begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
-pub fn begin(me: Tx, key: &Key) -> Result<()> {
-    let most = MAX_CLAIMS.get() as usize / 2;
+/// An operation begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
+pub fn begin(me: Tx) {
     with(|state| {
-        if state.changes.len() >= most && state.changes.pending(key).is_none() {
-            return Err(fail::too_many(most));
-        }
         state.me = Some(me);
         state.waiting = true;
-        Ok(())
-    })
+    });
+}
+
+/// One session may use half of all the room: an error if a change of `key` would be more.
+pub fn room_for(key: &Key) -> Result<()> {
+    let most = MAX_CLAIMS.get() as usize / 2;
+    let full = with(|state| state.changes.len() >= most && state.changes.pending(key).is_none());
+    if full { Err(fail::too_many(most)) } else { Ok(()) }
 }
 
 pub fn done_waiting() {
