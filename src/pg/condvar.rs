@@ -33,12 +33,6 @@ impl ConditionVariable {
         unsafe { sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Wakes the one that has slept longest.
-    pub fn signal(&self) {
-        // SAFETY: as broadcast.
-        unsafe { sys::ConditionVariableSignal(self.0.get()) };
-    }
-
     /// Joins the sleepers, so that no wake-up after this is missed. Look at the condition, then [`Sleep::timed`].
     pub fn prepare(&self) -> Sleep<'_> {
         assert!(!PREPARED.replace(true), "a process sleeps on one condition variable at a time");

@@ -68,7 +68,6 @@ pub mod sqlstate {
     pub const NOT_OWNER: SqlState = SqlState(*b"LE003");
 
     pub const SUCCESSFUL_COMPLETION: SqlState = SqlState(*b"00000");
-    pub const WARNING: SqlState = SqlState(*b"01000");
     pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState(*b"0A000");
     pub const NULL_VALUE_NOT_ALLOWED: SqlState = SqlState(*b"22004");
     pub const INVALID_PARAMETER_VALUE: SqlState = SqlState(*b"22023");
@@ -76,7 +75,6 @@ pub mod sqlstate {
     pub const INVALID_TRANSACTION_TERMINATION: SqlState = SqlState(*b"2D000");
     pub const SERIALIZATION_FAILURE: SqlState = SqlState(*b"40001");
     pub const DEADLOCK_DETECTED: SqlState = SqlState(*b"40P01");
-    pub const UNDEFINED_TABLE: SqlState = SqlState(*b"42P01");
     pub const OUT_OF_MEMORY: SqlState = SqlState(*b"53200");
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: SqlState = SqlState(*b"55000");
     pub const LOCK_NOT_AVAILABLE: SqlState = SqlState(*b"55P03");

@@ -35,6 +35,6 @@ pub mod text;
 pub mod value;
 pub mod xact;
 
-pub use error::{Error, Report, Result, SqlState, sqlstate};
+pub use error::{Error, Report, Result, sqlstate};
 pub(crate) use function::pg_function;
 pub(crate) use test_points::test_point;

@@ -20,8 +20,9 @@ pub fn me() -> Tx {
 /// False exactly from the moment the transaction's effects are visible, or it has aborted: PostgreSQL clears the
 /// number together with the transaction id. Read without a lock: what is read after it must use a new snapshot.
 pub fn running(tx: Tx) -> bool {
+    let tx = to_c(tx);
     // SAFETY: the array of PGPROCs is fixed; out of range is answered with false.
-    unsafe { sys::pgl_tx_running(&raw const *&to_c(tx)) }
+    unsafe { sys::pgl_tx_running(&raw const tx) }
 }
 
 /// The process behind a number; 0: none.

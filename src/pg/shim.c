@@ -94,6 +94,8 @@ pgl_warn(const PglReport *report)
 	uint32		cancel_holdoff = QueryCancelHoldoffCount;
 	MemoryContext context = CurrentMemoryContext;
 
+	/* reporting takes interrupts when it is done */
+	HOLD_INTERRUPTS();
 	PG_TRY();
 	{
 		pgl_report(WARNING, report);
@@ -102,10 +104,10 @@ pgl_warn(const PglReport *report)
 	{
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
-		InterruptHoldoffCount = holdoff;
-		QueryCancelHoldoffCount = cancel_holdoff;
 	}
 	PG_END_TRY();
+	InterruptHoldoffCount = holdoff;
+	QueryCancelHoldoffCount = cancel_holdoff;
 }
 
 /* ---------------------------------------------------------------- the module */
@@ -460,10 +462,35 @@ key_index_fits(Relation index, const PglShape *shape)
 		index->rd_opcintype[0] == TEXTOID && index->rd_indcollation[0] == C_COLLATION_OID;
 }
 
+/* False: there is none that fits */
+static bool
+open_key_index(PglTable *table)
+{
+	for (;;)
+	{
+		Oid			oid = primary_key(table->rel);
+		Relation	index;
+
+		if (!OidIsValid(oid))
+			return false;
+		index = index_open(oid, table->lockmode);
+		if (key_index_fits(index, table->shape))
+		{
+			table->indexes[table->indexes_open++] = index;
+			return true;
+		}
+		/* REINDEX CONCURRENTLY may just have put another in its place */
+		index_close(index, table->lockmode);
+		if (primary_key(table->rel) == oid)
+			return false;
+	}
+}
+
 /* Every index must be kept up, also the second one that stands beside the first during REINDEX CONCURRENTLY */
 static bool
-open_other_indexes(PglTable *table, Oid key_index, LOCKMODE lockmode)
+open_other_indexes(PglTable *table)
 {
+	Oid			key_index = table->indexes_open > 0 ? RelationGetRelid(table->indexes[0]) : InvalidOid;
 	List	   *indexes = RelationGetIndexList(table->rel);
 	ListCell   *cell;
 	bool		fits = true;
@@ -480,7 +507,7 @@ open_other_indexes(PglTable *table, Oid key_index, LOCKMODE lockmode)
 			fits = false;
 			break;
 		}
-		index = index_open(oid, lockmode);
+		index = index_open(oid, table->lockmode);
 		table->indexes[table->indexes_open++] = index;
 		if (RelationGetIndexExpressions(index) != NIL || RelationGetIndexPredicate(index) != NIL ||
 			index->rd_index->indisexclusion)
@@ -493,34 +520,18 @@ open_other_indexes(PglTable *table, Oid key_index, LOCKMODE lockmode)
 int
 pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
 {
-	LOCKMODE	lockmode = for_writing ? RowExclusiveLock : AccessShareLock;
 	bool		fits;
 
 	memset(table, 0, sizeof(PglTable));
 	table->shape = shape;
-	table->lockmode = lockmode;
-	table->rel = open_relation(shape, lockmode);
+	table->lockmode = for_writing ? RowExclusiveLock : AccessShareLock;
+	table->rel = open_relation(shape, table->lockmode);
 	if (table->rel == NULL)
 		return PGL_MISSING;
 
-	fits = table_fits(table->rel, shape);
-	if (fits)
-	{
-		Oid			key_index = InvalidOid;
-
-		if (shape->key >= 0)
-		{
-			key_index = primary_key(table->rel);
-			fits = OidIsValid(key_index);
-			if (fits)
-			{
-				table->indexes[table->indexes_open++] = index_open(key_index, lockmode);
-				fits = key_index_fits(table->indexes[0], shape);
-			}
-		}
-		if (fits && for_writing)
-			fits = open_other_indexes(table, key_index, lockmode);
-	}
+	fits = table_fits(table->rel, shape) &&
+		(shape->key < 0 || open_key_index(table)) &&
+		(!for_writing || open_other_indexes(table));
 	if (!fits)
 	{
 		/* the error to come gives the locks back */

@@ -67,11 +67,6 @@ unsafe extern "C-unwind" fn on_subxact(
     }
 }
 
-pub fn current_subxact() -> SubXact {
-    // SAFETY: reads the transaction state.
-    SubXact(unsafe { sys::GetCurrentSubTransactionId() })
-}
-
 /// 1 in the transaction itself, 0 outside any.
 pub fn nest_level() -> i32 {
     // SAFETY: reads the transaction state.
