@@ -42,6 +42,9 @@ impl Counter {
     pub const COUNT: usize = Counter::ALL.len();
 
     pub fn add(self, n: u64) {
+        if n == 0 {
+            return;
+        }
         self.place().fetch_add(n, Ordering::Relaxed);
     }
 

@@ -101,11 +101,9 @@ pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
             }
             result
         });
-        if !wakes.is_empty() {
-            Counter::WakeUps.add(wakes.iter().count() as u64);
-            Counter::HandOffs.add(wakes.hand_offs.into());
-            Counter::PassedOver.add(wakes.passed_over.into());
-        }
+        Counter::WakeUps.add(wakes.iter().count() as u64);
+        Counter::HandOffs.add(wakes.hand_offs.into());
+        Counter::PassedOver.add(wakes.passed_over.into());
         for proc in wakes.drain() {
             layout.sleeper(proc).broadcast();
         }
