@@ -243,6 +243,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.reap_guards(index);
         match self.entry(index).claim {
             Some(c) if !(self.running)(c.tx) => {
+                self.wakes.reaped += 1;
                 self.end_claim(index, None);
                 true
             }
@@ -538,6 +539,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             slot = next;
         }
         if reaped {
+            self.wakes.reaped += 1;
             self.guard_ended(index);
         }
     }

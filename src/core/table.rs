@@ -205,6 +205,8 @@ pub struct Wakes {
     pub hand_offs: u32,
     /// Heads that were sent to the end of their queue.
     pub passed_over: u32,
+    /// Claims and guards of transactions that had ended and were about to say so.
+    pub reaped: u32,
 }
 
 impl Wakes {
@@ -233,7 +235,7 @@ impl Wakes {
     }
 
     pub fn drain(&mut self) -> impl Iterator<Item = u32> + '_ {
-        (self.hand_offs, self.passed_over) = (0, 0);
+        (self.hand_offs, self.passed_over, self.reaped) = (0, 0, 0);
         self.procs.drain(..)
     }
 }

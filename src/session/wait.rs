@@ -71,7 +71,7 @@ impl<'a> Sleeper<'a> {
     /// A section in which to see how things stand.
     pub fn look<R>(&mut self, f: impl FnOnce(&mut Section<'_>) -> R) -> R {
         let (result, look) = shared::look(f);
-        self.ticked &= !look.was_woken;
+        self.ticked &= !look.was_told;
         if look.wakes_others {
             self.acts();
         }

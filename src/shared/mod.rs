@@ -116,13 +116,14 @@ pub fn look<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> (R, Look) {
     section(|section| {
         let was_woken = layout::get().seat(proc::my_number()).woken.swap(false, Ordering::Relaxed);
         let result = f(section);
-        (result, Look { was_woken, wakes_others: !section.wakes.is_empty() })
+        let wakes = &section.wakes;
+        (result, Look { was_told: was_woken || wakes.reaped > 0, wakes_others: !wakes.is_empty() })
     })
 }
 
 pub struct Look {
-    /// Somebody had decided to wake this process since it last looked.
-    pub was_woken: bool,
+    /// Somebody had decided to wake this process since it last looked, or was just about to.
+    pub was_told: bool,
     /// The section changed what others wait for.
     pub wakes_others: bool,
 }
