@@ -75,6 +75,9 @@ $(BUILT) $(TEST_LIB): $(SOURCES)
 # one at a time, and the library to install first
 $(TEST_LIB): | $(BUILT)
 
+.PHONY: test-points
+test-points: $(TEST_LIB)
+
 # The server that this one was built for may have changed since.
 .PHONY: force
 pg_lease$(DLSUFFIX): $(BUILT) force

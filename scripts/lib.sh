@@ -35,9 +35,16 @@ become() {
 }
 as_server_user() { (become "$@"); }
 
-# The same for what takes long: a signal to this script is heeded at once, not when the command is done.
+# In the background and in a process group of its own, so that clean_up ends the whole of it.
+spawn() {
+    set -m
+    "$@" </dev/null &
+    set +m
+}
+
+# For what takes long: a signal to this script is heeded at once, not when the command is done.
 attend() {
-    (become "$@") &
+    spawn become "$@"
     wait "$!"
 }
 
@@ -51,9 +58,9 @@ fi
 tmp=$(mktemp -d "$temp_parent/pg_lease.XXXXXX")
 
 clean_up() {
-    local pidfile
+    local group pidfile
     trap '' INT TERM HUP
-    jobs -p | xargs -r kill 2>/dev/null || true
+    for group in $(jobs -p); do kill -- "-$group" 2>/dev/null || true; done
     # ours and those of tests that were cut short: all that run on data of this folder
     find "$tmp" -name postmaster.pid | while IFS= read -r pidfile; do
         as_server_user pg_ctl -D "${pidfile%/*}" -m immediate -s stop || true

@@ -251,6 +251,136 @@ CREATE VIEW lease.clock AS
 COMMENT ON VIEW lease.clock IS 'The lease clock beside the wall clock, both read at one moment';
 COMMENT ON COLUMN lease.clock.difference IS 'How far lease time is ahead of the wall clock; not zero once the wall clock was stepped';
 
+CREATE FUNCTION lease.read_stats(
+	OUT grants bigint,
+	OUT takeovers bigint,
+	OUT regrants bigint,
+	OUT denials bigint,
+	OUT renewals bigint,
+	OUT releases bigint,
+	OUT refused_not_owner bigint,
+	OUT refused_lapsed bigint,
+	OUT refused_epoch_mismatch bigint,
+	OUT waits bigint,
+	OUT wake_ups bigint,
+	OUT hand_offs bigint,
+	OUT passed_over bigint,
+	OUT safety_ticks bigint,
+	OUT safety_ticks_that_helped bigint,
+	OUT timeouts bigint,
+	OUT deadlocks bigint,
+	OUT cancelled_waits bigint,
+	OUT broken_claims bigint,
+	OUT commit_refusals bigint,
+	OUT lapses_swept bigint,
+	OUT lapses_found bigint,
+	OUT sweep_passes bigint,
+	OUT sweep_rows bigint,
+	OUT ring_overflows bigint,
+	OUT rescans bigint,
+	OUT sweep_delay_last interval,
+	OUT sweep_delay_max interval,
+	OUT stats_reset timestamp with time zone
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_read_stats';
+COMMENT ON FUNCTION lease.read_stats() IS 'Serves view lease.stats';
+
+CREATE VIEW lease.stats AS
+	SELECT pg_catalog.current_database() AS database,
+		grants,
+		takeovers,
+		regrants,
+		denials,
+		renewals,
+		releases,
+		refused_not_owner,
+		refused_lapsed,
+		refused_epoch_mismatch,
+		waits,
+		wake_ups,
+		hand_offs,
+		passed_over,
+		safety_ticks,
+		safety_ticks_that_helped,
+		timeouts,
+		deadlocks,
+		cancelled_waits,
+		broken_claims,
+		commit_refusals,
+		lapses_swept,
+		lapses_found,
+		sweep_passes,
+		sweep_rows,
+		ring_overflows,
+		rescans,
+		sweep_delay_last,
+		sweep_delay_max,
+		stats_reset
+	FROM lease.read_stats();
+COMMENT ON VIEW lease.stats IS 'What has been counted in this database since stats_reset, at the latest since the start of the server';
+COMMENT ON COLUMN lease.stats.grants IS 'Leases acquired, committed';
+COMMENT ON COLUMN lease.stats.takeovers IS 'Of these: of a key whose last lease had lapsed';
+COMMENT ON COLUMN lease.stats.regrants IS 'Of these: to the owner that held the lease';
+COMMENT ON COLUMN lease.stats.denials IS 'Calls of acquire that answered "not acquired"';
+COMMENT ON COLUMN lease.stats.renewals IS 'Renewals, committed';
+COMMENT ON COLUMN lease.stats.releases IS 'Live leases released by their holder or by force, committed';
+COMMENT ON COLUMN lease.stats.refused_not_owner IS 'Calls of renew and release that answered not_owner';
+COMMENT ON COLUMN lease.stats.refused_lapsed IS 'Calls of renew and release that answered lapsed';
+COMMENT ON COLUMN lease.stats.refused_epoch_mismatch IS 'Calls of renew and release that answered epoch_mismatch';
+COMMENT ON COLUMN lease.stats.waits IS 'Calls and commits that had to sleep';
+COMMENT ON COLUMN lease.stats.wake_ups IS 'Sessions woken because something that they wait for has changed';
+COMMENT ON COLUMN lease.stats.hand_offs IS 'Keys reserved for the first in their queue';
+COMMENT ON COLUMN lease.stats.passed_over IS 'First waiters that let their turn pass';
+COMMENT ON COLUMN lease.stats.safety_ticks IS 'Sleeps that nothing ended but the safety tick of 1 s';
+COMMENT ON COLUMN lease.stats.safety_ticks_that_helped IS 'Of these: after which there was something to do; zero, unless a process was frozen';
+COMMENT ON COLUMN lease.stats.timeouts IS 'Blocking acquires that ran out of time';
+COMMENT ON COLUMN lease.stats.deadlocks IS 'Waits that ended because they closed a ring';
+COMMENT ON COLUMN lease.stats.cancelled_waits IS 'Waits that ended in another error: cancelled, terminated, statement_timeout, lock_timeout';
+COMMENT ON COLUMN lease.stats.broken_claims IS 'Uncommitted changes that lost their key to another session';
+COMMENT ON COLUMN lease.stats.commit_refusals IS 'Transactions that could not commit because of a lease';
+COMMENT ON COLUMN lease.stats.lapses_swept IS 'Lapses written down by the sweeper';
+COMMENT ON COLUMN lease.stats.lapses_found IS 'Lapses that a change of the key met before the sweeper did';
+COMMENT ON COLUMN lease.stats.sweep_passes IS 'Transactions of the sweeper';
+COMMENT ON COLUMN lease.stats.sweep_rows IS 'Keys that these looked at';
+COMMENT ON COLUMN lease.stats.ring_overflows IS 'Times that commits outran the sweeper';
+COMMENT ON COLUMN lease.stats.rescans IS 'Times that the sweeper read the whole table, at its start included';
+COMMENT ON COLUMN lease.stats.sweep_delay_last IS 'From the expiry of the lease that was swept last to the end of the sweep';
+COMMENT ON COLUMN lease.stats.sweep_delay_max IS 'The longest of these';
+COMMENT ON COLUMN lease.stats.stats_reset IS 'Lease time since which all of this counts';
+
+CREATE FUNCTION lease.list_sweepers(
+	OUT database text,
+	OUT pid integer,
+	OUT status text,
+	OUT next_deadline timestamp with time zone,
+	OUT leases bigint,
+	OUT last_error text
+)
+	RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_list_sweepers';
+COMMENT ON FUNCTION lease.list_sweepers() IS 'Serves view lease.sweepers';
+
+CREATE VIEW lease.sweepers AS
+	SELECT database, pid, status, next_deadline, leases, last_error
+	FROM lease.list_sweepers();
+COMMENT ON VIEW lease.sweepers IS 'The databases in which leases are used, and how it stands with the worker that writes down their lapses';
+COMMENT ON COLUMN lease.sweepers.status IS 'running; or why not: starting, restarting (it ended, and is started again after a while), no worker slot, held off (by a command that needs the database to itself)';
+COMMENT ON COLUMN lease.sweepers.next_deadline IS 'Lease time at which it looks at a lease next; NULL: it knows of none';
+COMMENT ON COLUMN lease.sweepers.leases IS 'How many keys it has in mind';
+COMMENT ON COLUMN lease.sweepers.last_error IS 'What it failed with last, in this database';
+
+----------------------------------------------------------------------------------------------------------------------
+-- For the DBA
+----------------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION lease.reset_stats()
+	RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_reset_stats';
+COMMENT ON FUNCTION lease.reset_stats() IS 'Let the counters of lease.stats begin anew';
+
 ----------------------------------------------------------------------------------------------------------------------
 -- Privileges
 ----------------------------------------------------------------------------------------------------------------------
@@ -286,5 +416,6 @@ BEGIN
 END
 $$;
 
-GRANT SELECT ON lease.leases, lease.claims, lease.waiters, lease.clock TO PUBLIC;
+GRANT SELECT ON lease.leases, lease.claims, lease.waiters, lease.clock, lease.stats, lease.sweepers TO PUBLIC;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION lease.reset_stats() FROM PUBLIC;

@@ -7,9 +7,10 @@
 //! | [`shared`] | what lives in shared memory, and its locks |
 //! | [`store`] | the lease table |
 //! | [`session`] | this backend's transaction: pending changes, waits, commit |
+//! | [`sweep`] | the background workers |
 //! | [`api`] | the SQL functions: decode, call, encode |
 //!
-//! Imports point one way: api -> session -> store, shared -> pg; lease_core is used by all above pg and uses nothing.
+//! Imports point one way: api, sweep -> session -> store, shared -> pg; lease_core is used by all above pg and uses nothing.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -21,6 +22,7 @@ mod pg;
 mod session;
 mod shared;
 mod store;
+mod sweep;
 
 use pg::guc;
 
@@ -33,6 +35,20 @@ static MAX_CLAIMS: guc::Spec = guc::Spec {
     change: guc::Change::Restart,
 };
 
+static SWEEP_BATCH: guc::Spec = guc::Spec {
+    name: c"pg_lease.sweep_batch",
+    description: c"Sets how many lapsed leases are written down in one transaction.",
+    details: None,
+    change: guc::Change::Reload,
+};
+
+static LOG_LAPSES: guc::Spec = guc::Spec {
+    name: c"pg_lease.log_lapses",
+    description: c"Logs each lapse of a lease.",
+    details: None,
+    change: guc::Change::Reload,
+};
+
 /// Runs in the postmaster when the library is in shared_preload_libraries, else in the first backend that calls a
 /// function: then there is no shared memory, and the functions say so.
 fn init() -> pg::Result<()> {
@@ -42,7 +58,10 @@ fn init() -> pg::Result<()> {
         return Ok(());
     }
     shared::MAX_CLAIMS.define(&MAX_CLAIMS, 16, 1 << 22)?;
+    shared::SWEEP_BATCH.define(&SWEEP_BATCH, 1, 100_000)?;
+    shared::LOG_LAPSES.define(&LOG_LAPSES)?;
     guc::reserve_prefix(c"pg_lease")?;
     shared::register();
-    session::register()
+    session::register()?;
+    sweep::register()
 }

@@ -3,7 +3,7 @@
 //! | module | functions |
 //! |---|---|
 //! | `operations` | acquire, wait_acquire, renew, release, inspect |
-//! | `views` | now, and what the views are made of |
+//! | `views` | now, what the views are made of, reset_stats |
 //! | `input` | arguments and what is said about wrong ones |
 //! | `output` | states, times and spans as SQL values |
 //!
@@ -35,6 +35,6 @@ pg_function!(lease_list_leases, views::list_leases);
 pg_function!(lease_list_claims, views::list_claims);
 pg_function!(lease_list_waiters, views::list_waiters);
 pg_function!(lease_read_clock, views::read_clock);
-
-#[cfg(feature = "test-points")]
-pg_function!(lease_test_counter, views::test_counter);
+pg_function!(lease_read_stats, views::read_stats);
+pg_function!(lease_list_sweepers, views::list_sweepers);
+pg_function!(lease_reset_stats, views::reset_stats);

@@ -1,4 +1,4 @@
-//! The lease clock and the views. All of it changes nothing, and works in a read-only transaction and on a standby.
+//! The lease clock, the views and the statistics. All of it changes no lease, and works in a read-only transaction and on a standby.
 
 use super::output;
 use crate::pg::Result;
@@ -86,11 +86,38 @@ pub fn list_waiters(call: Call<'_>) -> Result<Reply<'_>> {
     Ok(rows.finish())
 }
 
-/// `lease_test_counter(name text) RETURNS bigint`: one of the counters; NULL: there is none of that name.
-#[cfg(feature = "test-points")]
-pub fn test_counter(call: Call<'_>) -> Result<Reply<'_>> {
+/// View `lease.stats`: what is counted for this database, in the order of `shared::Counter`.
+pub fn read_stats(call: Call<'_>) -> Result<Reply<'_>> {
     session::ready()?;
-    let name = call.text(0)?;
-    let found = crate::shared::Counter::ALL.iter().find(|(_, n)| Some(n.as_bytes()) == name);
-    call.value(output::or_null(found, |(counter, _)| Value::Int8(counter.get() as i64)))
+    let stats = session::stats();
+    let counts = stats.counts.iter().map(|count| Value::Int8(i64::try_from(*count).unwrap_or(i64::MAX)));
+    let delays = [output::span(stats.sweep_delay_last), output::span(stats.sweep_delay_max)];
+    let values: Vec<Value<'_>> = counts.chain(delays).chain([output::time(stats.since)]).collect();
+    call.row(&values)
+}
+
+/// `lease.reset_stats() RETURNS void`: the counters of this database begin anew.
+pub fn reset_stats(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    session::reset_stats();
+    Ok(call.null())
+}
+
+/// View `lease.sweepers`: every database in which the extension is used, and how it stands with its sweeper.
+///
+/// last_error, which can name a key, is shown for the caller's database only.
+pub fn list_sweepers(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    let mut rows = call.rows()?;
+    for sweeper in session::sweepers()? {
+        rows.push(&[
+            output::or_null(sweeper.database.as_deref(), Value::Text),
+            output::or_null(sweeper.pid, Value::Int4),
+            Value::Text(sweeper.status.as_bytes()),
+            output::or_null(sweeper.next_deadline, output::time),
+            output::or_null(sweeper.leases, |leases| Value::Int8(i64::try_from(leases).unwrap_or(i64::MAX))),
+            output::or_null(sweeper.last_error.as_deref(), Value::Text),
+        ])?;
+    }
+    Ok(rows.finish())
 }

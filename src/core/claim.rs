@@ -4,7 +4,8 @@
 //! claim came and went in between (the version counter) and that the transaction's own claim was not broken (the serial).
 
 use crate::lease::{Kind, Lease, Refusal, Request, Status, Verdict, decide, holds};
-use crate::table::{Claim, GuardSlot, Id, NONE, Section, Tx};
+use crate::rules::{Rule, rule};
+use crate::table::{Claim, GuardSlot, Id, NONE, Section, Tx, WaitsFor};
 use crate::time::{GRACE, Time};
 
 /// One call's question.
@@ -15,6 +16,13 @@ pub struct Ask<K, O> {
     pub hash: u32,
     pub request: Request<O>,
     pub wait: Wait,
+}
+
+impl<K, O> Ask<K, O> {
+    /// Whether it waits in the key's queue.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.request, Request::Acquire { .. }) && self.wait == Wait::Queue
+    }
 }
 
 /// What acquire does when it cannot be granted at once. The other requests wait beside the queue, or skip the key.
@@ -140,7 +148,10 @@ pub enum Restore {
 impl<K: Id, O: Id> Section<'_, K, O> {
     /// Decides one request and, if it is granted, takes the claim (rules 3 to 6).
     pub fn operate(&mut self, ask: &Ask<K, O>, seen: &Seen<O>) -> Outcome<O> {
-        self.leave_conflicts(ask.me);
+        if !ask.is_queued() {
+            // it decides anew whether to wait
+            self.leave(ask.me);
+        }
         let outcome = self.judge(ask, seen);
         if !matches!(outcome, Outcome::Again | Outcome::Wait { .. }) {
             self.leave(ask.me);
@@ -152,13 +163,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let me = ask.me;
         let (lease, floor, pending, in_snapshot) = match seen {
             Seen::Pending(change) => {
-                if !self.owns(me, &ask.key, ask.hash, change.serial) {
+                if rule(Rule::Serial) && !self.owns(me, &ask.key, ask.hash, change.serial) {
                     return Outcome::Broken;
                 }
                 (change.lease, 0, Some(*change), true)
             }
             Seen::Row { lease, floor, version, in_snapshot } => {
-                if self.version(ask.hash) != *version {
+                if rule(Rule::Version) && self.version(ask.hash) != *version {
                     return Outcome::Again;
                 }
                 (*lease, *floor, None, *in_snapshot)
@@ -178,10 +189,18 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let issued = claim.map_or(0, |c| c.issued);
         let (new, kind, deadline) = match decide(lease.as_ref(), floor, issued, &ask.request, self.at) {
             Verdict::Change { lease, kind, deadline } => (lease, kind, deadline),
+            Verdict::Refused(Refusal::NotAcquirable { until }) if ask.is_queued() => {
+                return self.wait_in_queue(me, &ask.key, ask.hash, WaitsFor::Lease, until);
+            }
             Verdict::Refused(refusal) => {
-                return match (refusal, ask.wait, index) {
-                    (Refusal::NotAcquirable { until }, Wait::Queue, Some(i)) => {
-                        Outcome::Wait { until: self.wait_in_queue(me, i, until) }
+                return match (index, foreign, &ask.request) {
+                    // without a row there is nothing to free, but another transaction's change of the key ends
+                    (Some(i), Some(c), Request::ForceRelease) if c.sealed => {
+                        self.conflict(ask, i, WaitsFor::Change, Time::NEVER, false)
+                    }
+                    (Some(i), Some(c), Request::ForceRelease) if c.kind != Kind::HandOff => {
+                        self.end_claim(i, Some(Time::PAST));
+                        Outcome::Refused(refusal)
                     }
                     _ => Outcome::Refused(refusal),
                 };
@@ -191,34 +210,36 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             return Outcome::Changed;
         }
 
+        let live = lease.filter(|l| l.is_live(self.at));
         if let (Some(i), Some(c)) = (index, foreign) {
-            let breakable = !c.sealed
-                && (c.deadline <= self.at.now
-                    || c.kind == Kind::Maintenance
-                    || matches!(ask.request, Request::ForceRelease));
-            if !breakable {
+            let forced = !c.sealed && ask.request == Request::ForceRelease;
+            if c.breakable_from() > self.at.now && !forced {
                 let until = match c.kind {
                     _ if c.sealed => Time::NEVER,
                     // its deadline has the grace in it
                     Kind::HandOff => c.deadline.minus(GRACE),
                     _ => c.deadline,
                 };
+                // once the lease has lapsed the answer does not depend on that claim
+                let until = until.min(live.map_or(Time::NEVER, |l| l.expiry(self.at)));
                 // a lapsed key must not be called held because the lapse is being written down
-                return self.conflict(ask, i, until, c.sealed && c.kind == Kind::Maintenance);
+                let brief = c.sealed && c.kind == Kind::Maintenance && rule(Rule::SealedMaintenance);
+                return self.conflict(ask, i, WaitsFor::Change, until, brief);
             }
         }
         if let (Some(i), Request::Acquire { owner, .. }) = (index, &ask.request) {
             if self.foreign_guard_is_sealed(i, me) {
-                return self.conflict(ask, i, Time::NEVER, true);
+                return self.conflict(ask, i, WaitsFor::Guard, Time::NEVER, true);
             }
-            let own_lease = lease.is_some_and(|l| l.is_live(self.at) && l.owner == Some(*owner));
+            let own_lease = live.is_some_and(|l| l.owner == Some(*owner));
             if !own_lease && claim.is_none_or(|c| c.tx != me) {
-                let open_since = match foreign {
-                    Some(c) if c.kind == Kind::HandOff => c.deadline,
-                    Some(c) if c.kind != Kind::Maintenance => c.deadline.plus(GRACE),
-                    _ => lease.map_or(Time::PAST, |l| l.expiry(self.at).plus(GRACE)).max(self.entry(i).handed),
+                let by_claim = match foreign {
+                    Some(c) if c.kind == Kind::HandOff => c.deadline.minus(GRACE),
+                    Some(c) => c.breakable_from(),
+                    None => Time::PAST,
                 };
-                if let Some(outcome) = self.out_of_turn(ask, i, open_since) {
+                let open_from = lease.map_or(Time::PAST, |l| l.acquirable_from(self.at)).max(by_claim);
+                if let Some(outcome) = self.out_of_turn(ask, i, open_from) {
                     return outcome;
                 }
             }
@@ -238,44 +259,53 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
+    fn has_ended(&self, tx: Tx) -> bool {
+        rule(Rule::Reap) && !(self.running)(tx)
+    }
+
     /// Removes a claim whose transaction has ended before it could do so itself, and such guards.
     fn reap(&mut self, index: u32) -> bool {
         self.reap_guards(index);
         match self.entry(index).claim {
-            Some(c) if !(self.running)(c.tx) => {
+            Some(c) if self.has_ended(c.tx) => {
                 self.wakes.reaped += 1;
                 self.end_claim(index, None);
                 true
             }
             _ => {
-                self.tidy(index);
+                self.drop_if_unused(index);
                 false
             }
         }
     }
 
     /// An acquire that is not first in a non-empty queue waits for its turn, unless the head let its own pass.
-    fn out_of_turn(&mut self, ask: &Ask<K, O>, index: u32, open_since: Time) -> Option<Outcome<O>> {
+    ///
+    /// The head's turn begins when the key can be had (`open_from`) and the head was woken or its own timer went off.
+    fn out_of_turn(&mut self, ask: &Ask<K, O>, index: u32, open_from: Time) -> Option<Outcome<O>> {
         if self.entry(index).queue.is_empty() || self.is_head(ask.me, index) {
             return None;
         }
-        if open_since > self.at.now {
+        if open_from <= self.at.now {
             self.tell_head(index);
-            return Some(self.conflict(ask, index, open_since.minus(GRACE), false));
         }
-        if ask.wait != Wait::Queue {
+        let turn = self.head_is_due(index)?.max(open_from);
+        if turn.plus(GRACE) > self.at.now {
+            return Some(self.conflict(ask, index, WaitsFor::Turn, turn, false));
+        }
+        if !ask.is_queued() {
             return None;
         }
         self.pass_over_head(index);
         Some(Outcome::Again)
     }
 
-    fn conflict(&mut self, ask: &Ask<K, O>, index: u32, until: Time, brief: bool) -> Outcome<O> {
+    fn conflict(&mut self, ask: &Ask<K, O>, index: u32, waits_for: WaitsFor, until: Time, brief: bool) -> Outcome<O> {
         match (&ask.request, ask.wait) {
-            (Request::Acquire { .. }, Wait::Queue) => Outcome::Wait { until: self.wait_in_queue(ask.me, index, until) },
+            (Request::Acquire { .. }, Wait::Queue) => self.wait_in_queue(ask.me, &ask.key, ask.hash, waits_for, until),
             (Request::Acquire { .. }, Wait::Brief(patience)) => {
                 if brief && self.at.now < patience {
-                    self.wait_beside(ask.me, index, patience);
+                    self.wait_beside(ask.me, ask.request.owner(), index, waits_for, patience);
                     Outcome::Wait { until: patience }
                 } else {
                     Outcome::Refused(Refusal::NotAcquirable { until })
@@ -283,7 +313,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             }
             (Request::Lapse | Request::Purge { .. }, _) => Outcome::Busy,
             _ => {
-                self.wait_beside(ask.me, index, until);
+                self.wait_beside(ask.me, ask.request.owner(), index, waits_for, until);
                 Outcome::Wait { until }
             }
         }
@@ -300,7 +330,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     ) -> Outcome<O> {
         let Some(index) = self.find_or_add(&ask.key, ask.hash) else { return Outcome::Full };
         if !self.occupy(index) {
-            self.tidy(index);
+            self.drop_if_unused(index);
             return Outcome::Full;
         }
         let before = self.entry(index).claim;
@@ -312,17 +342,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if broken {
             self.bump(ask.hash);
         }
-        if broken || before.is_some_and(|c| deadline < c.deadline) {
-            self.wake_conflicts(index);
-            self.comes_up(index, deadline);
-        }
         let epoch = new.or(old).map_or(0, |l| l.epoch);
         let issued = before.map_or(0, |c| c.issued).max(epoch);
         let (serial, generation, since) = match (pending, before) {
             (Some(p), Some(c)) => (p.serial, p.generation, c.since),
             _ => (self.new_serial(), self.memory.head.generation, self.at.now),
         };
-        self.entry_mut(index).claim = Some(Claim {
+        let claim = Claim {
             tx: ask.me,
             serial,
             kind,
@@ -334,29 +360,37 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             since,
             owner: new.or(old).and_then(|l| l.owner).or(old.and_then(|l| l.owner)),
             epoch,
-        });
+        };
+        self.entry_mut(index).claim = Some(claim);
+        let lowered = rule(Rule::LoweredDeadline) && before.is_some_and(|c| deadline < c.deadline);
+        if broken || lowered {
+            self.wake_conflicts(index);
+            self.alert_head(index, claim.breakable_from());
+        }
         Outcome::Granted(Change { lease: new, kind, deadline, serial, generation, issued })
     }
 
-    /// Ends the claim. If anybody may acquire the key now, its queue's head gets it in hand (rule 11).
+    /// Ends the claim; if anybody may acquire the key now, its queue's head gets it in hand (rule 11).
     ///
-    /// `acquirable_from`: in the state that now stands, if known.
+    /// `acquirable_from`: as the state that now stands says; `None` if the head has to find out.
     pub(crate) fn end_claim(&mut self, index: u32, acquirable_from: Option<Time>) {
         let hash = self.entry(index).hash;
-        let issued = self.entry_mut(index).claim.take().map_or(0, |c| c.issued);
+        let (issued, owner) = self.entry_mut(index).claim.take().map_or((0, None), |c| (c.issued, c.owner));
         self.bump(hash);
         self.wake_conflicts(index);
         match acquirable_from {
             Some(from) if from <= self.at.now => self.hand_over(index, issued),
-            Some(from) => self.comes_up(index, from),
-            None => self.tell_queue(index),
+            from => self.alert_head(index, from.unwrap_or(self.at.now)),
         }
-        self.tidy(index);
+        if let Some(owner) = owner {
+            self.alert_owner(index, owner);
+        }
+        self.drop_if_unused(index);
     }
 
     /// Seals all claims and guards of a commit, or none (rule 9).
     pub(crate) fn seal(&mut self, me: Tx, stakes: &[Stake<K>], guards: &[Guard<K, O>]) -> Sealing<K> {
-        self.leave_conflicts(me);
+        self.leave(me);
         for s in stakes {
             if !self.owns(me, &s.key, s.hash, s.serial) || (s.kind != Kind::Maintenance && s.deadline <= self.at.now) {
                 return Sealing::Broken(s.key);
@@ -370,18 +404,20 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             let Some(index) = self.find(&s.key, s.hash) else { continue };
             self.reap_guards(index);
             if self.foreign_guard_is_sealed(index, me) {
-                blocked = Some((index, Time::NEVER));
+                blocked = Some((index, WaitsFor::Guard, Time::NEVER));
                 // who guards nothing itself may ask for precedence: it waits for what is sealed and nothing else
                 if guards.is_empty()
                     && let Some(claim) = self.entry_mut(index).claim.as_mut()
                 {
                     claim.announced = true;
                 }
+            } else if !rule(Rule::AllOrNothing) && self.seal_claim(s) {
+                return Sealing::Wait { until: self.at.now };
             }
         }
         for g in guards {
             let Some(mut index) = self.find(&g.key, g.hash) else { continue };
-            if self.entry(index).claim.is_some_and(|c| c.tx != me && !(self.running)(c.tx)) {
+            if self.entry(index).claim.is_some_and(|c| self.has_ended(c.tx)) {
                 self.end_claim(index, None);
                 // the own guard keeps the entry
                 index = self.find(&g.key, g.hash).unwrap_or(index);
@@ -389,30 +425,35 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             match self.entry(index).claim {
                 Some(c) if c.tx == me => {}
                 Some(c) if c.sealed && matches!(c.kind, Kind::Transition | Kind::Maintenance) => {
-                    blocked = Some((index, Time::NEVER));
+                    blocked = Some((index, WaitsFor::Change, Time::NEVER));
                 }
-                Some(c) if c.announced && !c.sealed && c.deadline > self.at.now => blocked = Some((index, c.deadline)),
+                Some(c) if c.announced && !c.sealed && c.deadline > self.at.now => {
+                    blocked = Some((index, WaitsFor::Change, c.deadline));
+                }
                 _ => {}
             }
         }
-        if let Some((index, until)) = blocked {
+        if let Some((index, waits_for, until)) = blocked {
             // its own deadlines end the wait, too
             let own = stakes.iter().filter(|s| s.kind != Kind::Maintenance).map(|s| s.deadline).min();
             let until = until.min(own.unwrap_or(Time::NEVER));
-            self.wait_beside(me, index, until);
+            self.wait_beside(me, None, index, waits_for, until);
             return Sealing::Wait { until };
         }
         for s in stakes {
-            if let Some(index) = self.find(&s.key, s.hash)
-                && let Some(claim) = self.entry_mut(index).claim.as_mut()
-            {
-                claim.sealed = true;
-            }
+            self.seal_claim(s);
         }
         for g in guards {
             self.memory.guards[g.slot as usize].sealed = true;
         }
         Sealing::Sealed
+    }
+
+    /// Whether it was not sealed before.
+    fn seal_claim(&mut self, stake: &Stake<K>) -> bool {
+        let index = self.find(&stake.key, stake.hash);
+        let claim = index.and_then(|i| self.entry_mut(i).claim.as_mut());
+        claim.is_some_and(|claim| !std::mem::replace(&mut claim.sealed, true))
     }
 
     /// Ends everything a transaction has here, once its commit or abort is visible (rule 11). Cannot fail.
@@ -444,6 +485,9 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// A savepoint is rolled back: the claim goes back to what it was for the change now on top, or ends (rule 7).
     pub fn roll_back(&mut self, me: Tx, stake: &Stake<K>, restore: Restore) {
+        if !rule(Rule::SavepointRestores) {
+            return;
+        }
         match restore {
             Restore::Nothing { acquirable_from } => self.release_claim(me, stake, acquirable_from),
             Restore::Change { kind, deadline } => {
@@ -454,9 +498,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 if let Some(claim) = self.entry_mut(index).claim.as_mut() {
                     claim.kind = kind;
                     claim.deadline = deadline;
+                    let breakable_from = claim.breakable_from();
+                    self.wake_conflicts(index);
+                    self.alert_head(index, breakable_from);
                 }
-                self.wake_conflicts(index);
-                self.comes_up(index, deadline);
             }
         }
     }
@@ -487,7 +532,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         let Some(entry) = self.find_or_add(key, hash) else { return GuardOutcome::Full };
         if !self.occupy(entry) {
-            self.tidy(entry);
+            self.drop_if_unused(entry);
             return GuardOutcome::Full;
         }
         self.memory.head.free_guard = self.memory.guards[slot as usize].next;
@@ -506,9 +551,9 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         self.free_guard(guard.slot);
         if slot.sealed {
-            self.guard_ended(slot.entry);
+            self.alert_guarded(slot.entry);
         }
-        self.tidy(slot.entry);
+        self.drop_if_unused(slot.entry);
     }
 
     fn free_guard(&mut self, slot: u32) {
@@ -532,7 +577,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let mut reaped = false;
         while slot != NONE {
             let GuardSlot { tx, sealed, next, .. } = self.memory.guards[slot as usize];
-            if !(self.running)(tx) {
+            if self.has_ended(tx) {
                 self.free_guard(slot);
                 reaped |= sealed;
             }
@@ -540,7 +585,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         if reaped {
             self.wakes.reaped += 1;
-            self.guard_ended(index);
+            self.alert_guarded(index);
         }
     }
 
@@ -559,6 +604,17 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             slot = guard.next;
         }
         None
+    }
+}
+
+impl<O> Claim<O> {
+    /// From when on anybody who needs the key may break it.
+    pub(crate) fn breakable_from(&self) -> Time {
+        match self.kind {
+            _ if self.sealed => Time::NEVER,
+            Kind::Maintenance => Time::PAST,
+            Kind::Transition | Kind::Renewal | Kind::HandOff => self.deadline,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::claim::{Guard, Sealing, Stake};
 use crate::lease::{Lease, Status, holds};
+use crate::rules::{Rule, rule};
 use crate::table::{Id, Section, Tx};
 use crate::time::{At, Time};
 use crate::transaction::Transaction;
@@ -35,7 +36,7 @@ pub enum Failure<K> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase<K> {
+pub(crate) enum Phase<K> {
     Seal,
     Sleep {
         until: Time,
@@ -52,8 +53,8 @@ enum Phase<K> {
 pub struct Commit<K, O> {
     me: Tx,
     stakes: Vec<Stake<K>>,
-    guards: Vec<Guard<K, O>>,
-    phase: Phase<K>,
+    pub(crate) guards: Vec<Guard<K, O>>,
+    pub(crate) phase: Phase<K>,
 }
 
 impl<K: Id, O: Id> Commit<K, O> {
@@ -65,7 +66,10 @@ impl<K: Id, O: Id> Commit<K, O> {
         match self.phase {
             Phase::Seal => CommitStep::Seal,
             Phase::Sleep { until } => CommitStep::Sleep { until },
-            Phase::Check { next, .. } => self.guards.get(next).map_or(CommitStep::Write, |g| CommitStep::Check(g.key)),
+            Phase::Check { next, .. } => match self.guards.get(next).filter(|_| rule(Rule::GuardsAnew)) {
+                Some(guard) => CommitStep::Check(guard.key),
+                None => CommitStep::Write,
+            },
             Phase::Failed(failure) => CommitStep::Failed(failure),
         }
     }
@@ -81,6 +85,12 @@ impl<K: Id, O: Id> Commit<K, O> {
     }
 
     pub fn awake(&mut self) {
+        self.phase = Phase::Seal;
+    }
+
+    /// Seals again without that key's change, which the caller then does not write.
+    pub fn leave_out(&mut self, key: &K) {
+        self.stakes.retain(|s| s.key != *key);
         self.phase = Phase::Seal;
     }
 

@@ -21,7 +21,7 @@ pub enum GuardAnswer<K, O> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase<K, O> {
+pub(crate) enum Phase<K, O> {
     Sample,
     Read { version: u64 },
     Decide(Seen<O>),
@@ -31,11 +31,11 @@ enum Phase<K, O> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guarding<K, O> {
     me: Tx,
-    key: K,
+    pub(crate) key: K,
     hash: u32,
     owner: O,
     epoch: i64,
-    phase: Phase<K, O>,
+    pub(crate) phase: Phase<K, O>,
 }
 
 impl<K: Id, O: Id> Guarding<K, O> {

@@ -16,29 +16,35 @@
 //! | `guard` | a call that makes the commit depend on a lease |
 //! | `commit` | one commit, from its seal to the rows that it may write |
 //! | `transaction` | what one transaction has pending, with its savepoints |
+//! | `deadline` | when a sweeper looks at which key |
 //!
 //! Rule numbers in comments are those of docs/ARCHITECTURE.md, "The protocol".
 #![forbid(unsafe_code)]
 
 mod claim;
 mod commit;
+mod deadline;
 mod guard;
 pub mod interval;
 mod lease;
+#[cfg(test)]
+mod model;
 mod name;
 mod operation;
 mod queue;
+mod rules;
 mod table;
 mod time;
 mod transaction;
 
 pub use claim::{Ask, Change, Guard, Outcome, Restore, Seen, Stake, Wait};
 pub use commit::{Commit, CommitStep, Failure};
+pub use deadline::Deadlines;
 pub use guard::{GuardAnswer, Guarding};
 pub use lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
 pub use name::{MAX_BYTES as NAME_MAX_BYTES, Name, NameError};
 pub use operation::{Answer, Next, Operation};
 pub use queue::{List, Obstacle};
-pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, Wakes};
+pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, WaitsFor, Wakes};
 pub use time::{Anchor, At, GRACE, Time};
 pub use transaction::{Pending, Transaction};

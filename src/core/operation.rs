@@ -3,8 +3,8 @@
 //! The caller does what [`Operation::next`] asks for and reports back; it is the same loop in the server, where reading a
 //! row and sleeping are real, and in the model, where other processes may step in before each of them.
 
-use crate::claim::{Ask, Change, Outcome, Seen, Wait};
-use crate::lease::{Lease, Refusal, Request};
+use crate::claim::{Ask, Change, Outcome, Seen};
+use crate::lease::{Lease, Refusal};
 use crate::table::{Id, Section};
 use crate::time::Time;
 
@@ -34,7 +34,7 @@ pub enum Answer<O> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase<O> {
+pub(crate) enum Phase<O> {
     Enqueue,
     Sample,
     Read { version: u64 },
@@ -47,14 +47,14 @@ enum Phase<O> {
 pub struct Operation<K, O> {
     ask: Ask<K, O>,
     pending: Option<Change<O>>,
-    phase: Phase<O>,
+    pub(crate) phase: Phase<O>,
 }
 
 impl<K: Id, O: Id> Operation<K, O> {
     /// `pending`: what the transaction already has pending on the key.
     pub fn new(ask: Ask<K, O>, pending: Option<Change<O>>) -> Operation<K, O> {
         let mut operation = Operation { ask, pending, phase: Phase::Enqueue };
-        if !(matches!(ask.request, Request::Acquire { .. }) && ask.wait == Wait::Queue) {
+        if !ask.is_queued() {
             operation.look();
         }
         operation
@@ -99,7 +99,7 @@ impl<K: Id, O: Id> Operation<K, O> {
     pub fn decide(&mut self, section: &mut Section<'_, K, O>) {
         let seen = match self.phase {
             Phase::Enqueue => {
-                if section.enqueue(self.ask.me, &self.ask.key, self.ask.hash) {
+                if section.enqueue(self.ask.me, self.ask.request.owner(), &self.ask.key, self.ask.hash) {
                     self.look();
                     if self.phase == Phase::Sample {
                         self.sampled(section.version(self.ask.hash));

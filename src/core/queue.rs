@@ -6,12 +6,14 @@
 //!
 //! A queue of any length is kept going by two timers. A key *comes up* when it can be acquired without anybody's doing: at
 //! the end of its lease, or at the deadline of a claim. By then the head has to look, and by [`GRACE`] later somebody else,
-//! lest the head be frozen. That other is the *watch*. It stays the watch while heads come and go, so a hand-off costs one
-//! wake-up, of the one whom the key is handed to: the next head is left asleep, without a timer of its own, as long as the
-//! watch's timer is set for the moment the key comes up; the watch then wakes the head.
+//! should the head be frozen: the *watch*. It stays the watch while heads come and go, so a hand-off wakes one process, the
+//! one that the key is handed to. The next head sleeps on, even without a timer of its own, if the watch has one for the
+//! moment at which the key comes up: it then tells the head.
 
+use crate::claim::Outcome;
 use crate::lease::Kind;
-use crate::table::{Claim, Ends, Entry, Id, NONE, Section, Tx, Waiter};
+use crate::rules::{Rule, rule};
+use crate::table::{Claim, Ends, Entry, Id, NONE, Section, Tx, Waiter, WaitsFor};
 use crate::time::{GRACE, Time};
 
 /// The two lists of a key.
@@ -23,14 +25,14 @@ pub enum List {
     Conflicts,
 }
 
-/// What a waiter waits for.
+/// What stands between a waiter and its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Obstacle {
-    /// The end of somebody's lease, or its turn.
+    /// Somebody's lease, or who came before.
     Lease,
-    /// The end of another transaction that has changed the key.
+    /// Another transaction, which has changed the key.
     Change(Tx),
-    /// The same, which is committing.
+    /// The same, while it commits.
     Commit(Tx),
     /// A guarded transaction that is committing.
     Guard(Tx),
@@ -44,9 +46,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    fn link(&mut self, tx: Tx, entry: u32, list: List, since: Time, until: Time) {
+    fn link(&mut self, tx: Tx, owner: Option<O>, entry: u32, list: List, since: Time, until: Time) {
         let last = self.ends_mut(entry, list).last;
-        *self.waiter_mut(tx.proc) = Waiter { tx, entry, list, prev: last, next: NONE, since, until };
+        let waits_for = WaitsFor::Turn;
+        *self.waiter_mut(tx.proc) = Waiter { tx, owner, waits_for, entry, list, prev: last, next: NONE, since, until };
         match last {
             NONE => self.ends_mut(entry, list).first = tx.proc,
             _ => self.waiter_mut(last).next = tx.proc,
@@ -66,23 +69,22 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         self.waiter_mut(proc).entry = NONE;
         if list == List::Queue {
-            if self.entry(entry).watch == proc {
-                self.entry_mut(entry).watch = NONE;
-            }
-            self.appoint_watch(entry);
+            self.appoint_watch(entry, proc);
         }
     }
 
-    /// Sees to it that somebody watches over the head, if there is anybody else: the last, who has longest to go.
-    fn appoint_watch(&mut self, entry: u32) {
+    /// One has left the queue: somebody else than the head watches over it, if there is anybody; the last has longest to go.
+    fn appoint_watch(&mut self, entry: u32, gone: u32) {
         let Entry { queue, watch, .. } = *self.entry(entry);
-        if watch != NONE && watch != queue.first {
+        if watch != gone && watch != queue.first {
             return;
         }
-        let watch = if queue.last == queue.first { NONE } else { queue.last };
-        self.entry_mut(entry).watch = watch;
-        if watch != NONE {
-            self.wakes.push(watch);
+        let next = if queue.last == queue.first { NONE } else { queue.last };
+        self.entry_mut(entry).watch = next;
+        self.alert(next, self.at.now);
+        if watch == gone && next == NONE {
+            // the head may have relied on it
+            self.alert(queue.first, self.waiter(gone).until);
         }
     }
 
@@ -98,43 +100,73 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         (waiter.entry != NONE && waiter.tx == me).then(|| &self.entry(waiter.entry).key)
     }
 
-    /// Joins the key's queue at its end; `false` when there is no room for another key.
-    pub fn enqueue(&mut self, me: Tx, key: &K, hash: u32) -> bool {
+    /// Joins the key's queue at its end, about to look; `false` when there is no room for another key.
+    pub fn enqueue(&mut self, me: Tx, owner: Option<O>, key: &K, hash: u32) -> bool {
         let Some(entry) = self.find_or_add(key, hash) else { return false };
-        self.link(me, entry, List::Queue, self.at.now, Time::NEVER);
+        self.link(me, owner, entry, List::Queue, self.at.now, self.at.now);
         true
     }
 
     /// Sleeps beside the queue until woken, at the latest at `until`.
-    pub(crate) fn wait_beside(&mut self, me: Tx, entry: u32, until: Time) {
-        self.link(me, entry, List::Conflicts, self.at.now, until);
+    pub(crate) fn wait_beside(&mut self, me: Tx, owner: Option<O>, entry: u32, waits_for: WaitsFor, until: Time) {
+        let list = if rule(Rule::BesideTheQueue) { List::Conflicts } else { List::Queue };
+        self.link(me, owner, entry, list, self.at.now, until);
+        self.waiter_mut(me.proc).waits_for = waits_for;
+    }
+
+    /// Sleeps in the queue, stopped by what ends at `until`. The head's timer is that; the watch's is that, too, or the end
+    /// of the head's grace if the head looks by itself; the others are woken when they come to be one of the two.
+    pub(crate) fn wait_in_queue(
+        &mut self,
+        me: Tx,
+        key: &K,
+        hash: u32,
+        waits_for: WaitsFor,
+        mut until: Time,
+    ) -> Outcome<O> {
+        let Some(entry) = self.find(key, hash) else { return Outcome::Again };
+        let Waiter { until: appointment, .. } = *self.waiter(me.proc);
+        self.waiter_mut(me.proc).waits_for = waits_for;
+        if self.is_head(me, entry) {
+            self.appoint(self.entry(entry).watch, until.plus(GRACE));
+        } else {
+            if self.entry(entry).watch == NONE {
+                self.entry_mut(entry).watch = me.proc;
+            }
+            if self.entry(entry).watch != me.proc {
+                until = Time::NEVER;
+            } else {
+                let head_looks = self.head_is_due(entry).is_some_and(|due| due <= until) || until <= self.at.now;
+                until = if head_looks { until.plus(GRACE) } else { until };
+                // one timer does for many hand-offs, where they come in quick succession
+                until = if appointment > self.at.now { until.min(appointment) } else { until };
+            }
+        }
+        self.waiter_mut(me.proc).until = until;
+        Outcome::Wait { until }
     }
 
     /// Stops waiting, for whatever reason: passes on what was handed over, and the attention of the key's head.
     pub fn leave(&mut self, me: Tx) {
-        let Waiter { entry, list, .. } = *self.waiter(me.proc);
+        let Waiter { entry, list, prev, waits_for, until, .. } = *self.waiter(me.proc);
         if entry == NONE {
             return;
         }
-        let was_head = list == List::Queue && self.entry(entry).queue.first == me.proc;
         self.unlink(me.proc);
-        if was_head {
+        if list == List::Queue && prev == NONE && rule(Rule::PassTheTurn) {
+            let next = self.entry(entry).queue.first;
+            if next != NONE && waits_for == WaitsFor::Guard {
+                // what stopped it stops the next, which may not have looked since
+                self.waiter_mut(next).waits_for = waits_for;
+            }
             match self.entry(entry).claim {
-                Some(c) if c.kind == Kind::HandOff && c.tx == me => return self.end_claim(entry, Some(self.at.now)),
-                Some(c) if c.sealed => {}
-                Some(c) if c.deadline > self.at.now => self.comes_up(entry, c.deadline),
-                // it may have come up already, and been the leaver's to take
-                _ => self.tell_queue(entry),
+                Some(c) if c.kind == Kind::HandOff && c.tx == me => return self.end_claim(entry, Some(Time::PAST)),
+                // should the claim end before that, whoever is the head by then is told
+                Some(c) => self.alert_head(entry, until.max(c.breakable_from())),
+                None => self.alert_head(entry, until),
             }
         }
-        self.tidy(entry);
-    }
-
-    /// Leaves the conflict list, if in it: whoever looks again decides anew whether to wait.
-    pub(crate) fn leave_conflicts(&mut self, me: Tx) {
-        if self.waits(me) == Some(List::Conflicts) {
-            self.leave(me);
-        }
+        self.drop_if_unused(entry);
     }
 
     pub(crate) fn wake_conflicts(&mut self, entry: u32) {
@@ -145,76 +177,70 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// The key may have come up, or come up at another time: those who have to know look, and the head has its turn from now.
-    pub(crate) fn tell_queue(&mut self, entry: u32) {
-        let Entry { queue, watch, .. } = *self.entry(entry);
-        if queue.is_empty() {
-            return;
+    /// Makes sure that a waiter looks again at that instant at the latest: wakes it if its own timer is later.
+    fn alert(&mut self, proc: u32, due: Time) {
+        if proc != NONE && self.waiter(proc).until > due {
+            self.waiter_mut(proc).until = self.at.now;
+            self.wakes.push(proc);
         }
-        self.entry_mut(entry).handed = self.at.now.plus(GRACE);
-        self.wakes.push(queue.first);
-        if watch != NONE {
+    }
+
+    /// The same for the watch, whose timer is set to that instant.
+    fn appoint(&mut self, watch: u32, at: Time) {
+        if watch != NONE && self.waiter(watch).until > at {
+            self.waiter_mut(watch).until = at;
             self.wakes.push(watch);
         }
     }
 
-    /// A sealed guard has ended. Who waited for it has no timer.
-    pub(crate) fn guard_ended(&mut self, entry: u32) {
-        self.wake_conflicts(entry);
-        let head = self.entry(entry).queue.first;
-        if head != NONE && self.waiter(head).until == Time::NEVER {
-            self.tell_queue(entry);
-        }
-    }
-
-    /// The key comes up at `due`, as things stand now: wakes whoever would sleep through it.
-    pub(crate) fn comes_up(&mut self, entry: u32, due: Time) {
+    /// The key comes up at `due` as things stand now: the head may have its turn from then on, and cannot have had it before
+    /// now.
+    pub(crate) fn alert_head(&mut self, entry: u32, due: Time) {
         let Entry { queue, watch, .. } = *self.entry(entry);
         if queue.is_empty() {
             return;
         }
-        let head = self.waiter(queue.first).until;
-        if watch == NONE {
-            if head > due {
-                self.wakes.push(queue.first);
-            }
-        } else {
-            // the watch alone will do: it wakes the head
-            let enough = if head <= due { due.plus(GRACE) } else { due };
-            if self.waiter(watch).until > enough {
-                self.wakes.push(watch);
-            }
+        let due = due.max(self.at.now);
+        if watch == NONE || due == self.at.now {
+            self.alert(queue.first, due);
         }
+        let until = self.waiter(queue.first).until.max(self.at.now);
+        self.waiter_mut(queue.first).until = until;
+        self.appoint(watch, if until <= due { due.plus(GRACE) } else { due });
     }
 
-    /// Somebody whose turn it is not finds that the key has come up: the head, if it has no timer, does not know.
+    /// The key has come up, finds somebody else: tells the head, whose own timer may not be set for it.
     pub(crate) fn tell_head(&mut self, entry: u32) {
-        let head = self.entry(entry).queue.first;
-        if head != NONE && self.waiter(head).until > self.at.now {
-            self.wakes.push(head);
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        self.alert(queue.first, self.at.now);
+        self.appoint(watch, self.at.now.plus(GRACE));
+    }
+
+    /// Whoever waits in the queue under the name of the lease's owner need not wait for the end of the lease.
+    pub(crate) fn alert_owner(&mut self, entry: u32, owner: O) {
+        let mut proc = self.entry(entry).queue.first;
+        while proc != NONE {
+            if self.waiter(proc).owner == Some(owner) {
+                self.alert(proc, self.at.now);
+            }
+            proc = self.waiter(proc).next;
         }
     }
 
-    /// Sleeps in the queue, knowing that the key comes up at `due`; the past: it has, and the head has been told.
-    pub(crate) fn wait_in_queue(&mut self, me: Tx, entry: u32, due: Time) -> Time {
+    /// A sealed guard has ended: so has the wait of whoever was stopped by it.
+    pub(crate) fn alert_guarded(&mut self, entry: u32) {
+        self.wake_conflicts(entry);
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        let stopped = |proc: u32| proc != NONE && self.waiter(proc).waits_for == WaitsFor::Guard;
+        if stopped(queue.first) || stopped(watch) {
+            self.alert_head(entry, self.at.now);
+        }
+    }
+
+    /// Since when the head of the queue, if there is one, has had to look, or when it will.
+    pub(crate) fn head_is_due(&self, entry: u32) -> Option<Time> {
         let head = self.entry(entry).queue.first;
-        let until = if head == me.proc {
-            due
-        } else {
-            if self.entry(entry).watch == NONE {
-                self.entry_mut(entry).watch = me.proc;
-            }
-            let Entry { watch, handed, .. } = *self.entry(entry);
-            // while hand-offs come in quick succession, one timer does for many
-            let soon = if handed > self.at.now { handed } else { Time::NEVER };
-            match () {
-                () if watch != me.proc => Time::NEVER,
-                () if due <= self.at.now || self.waiter(head).until <= due => due.plus(GRACE).min(soon),
-                () => due.min(soon),
-            }
-        };
-        self.waiter_mut(me.proc).until = until;
-        until
+        (head != NONE).then(|| self.waiter(head).until)
     }
 
     pub(crate) fn is_head(&self, me: Tx, entry: u32) -> bool {
@@ -243,27 +269,22 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             epoch: 0,
         };
         self.entry_mut(entry).claim = Some(claim);
-        self.entry_mut(entry).handed = deadline;
         self.wakes.hand_offs += 1;
-        self.wakes.push(head);
-        let watch = self.entry(entry).watch;
-        if watch != NONE && self.waiter(watch).until > deadline {
-            self.wakes.push(watch);
-        }
+        self.alert_head(entry, self.at.now);
     }
 
     /// The head let its turn pass: it goes to the end, and the next has its turn.
     pub(crate) fn pass_over_head(&mut self, entry: u32) {
         let head = self.entry(entry).queue.first;
-        let Waiter { tx, since, until, .. } = *self.waiter(head);
+        let Waiter { tx, owner, since, until, .. } = *self.waiter(head);
         self.wakes.passed_over += 1;
         self.unlink(head);
-        self.link(tx, entry, List::Queue, since, until);
+        self.link(tx, owner, entry, List::Queue, since, until);
         let hash = self.entry(entry).hash;
         let issued = self.entry_mut(entry).claim.take().map_or(0, |c| c.issued);
         self.bump(hash);
         self.hand_over(entry, issued);
-        self.tidy(entry);
+        self.drop_if_unused(entry);
     }
 
     /// Whether this process waits in a ring of claims that only an error can end; if so it stops waiting at once, so that
@@ -294,7 +315,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// Everybody who waits, list by list: process, key, place in the list from 1.
-    pub fn waiters(&self) -> impl Iterator<Item = (&Waiter, &K, u32)> + '_ {
+    pub fn waiters(&self) -> impl Iterator<Item = (&Waiter<O>, &K, u32)> + '_ {
         let firsts = self.memory.waiters.iter().filter(|w| w.entry != NONE && w.prev == NONE);
         firsts.flat_map(|first| {
             let list = std::iter::successors(Some(first), |w| (w.next != NONE).then(|| self.waiter(w.next)));
@@ -302,18 +323,17 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         })
     }
 
-    /// What keeps somebody waiting, as it stands now. For the eye only.
-    pub fn obstacle(&self, waiter: &Waiter) -> Obstacle {
+    /// What stands between a waiter and its key now. For the eye only.
+    pub fn obstacle(&self, waiter: &Waiter<O>) -> Obstacle {
         let entry = self.entry(waiter.entry);
-        let in_queue = waiter.list == List::Queue;
+        let queued = waiter.list == List::Queue;
         let foreign = entry.claim.filter(|c| c.tx != waiter.tx && c.kind != Kind::HandOff && (self.running)(c.tx));
         match foreign {
             // a renewal leaves an acquirer where it is
-            Some(c) if in_queue && c.kind == Kind::Renewal => Obstacle::Lease,
+            Some(c) if queued && c.kind == Kind::Renewal => Obstacle::Lease,
             Some(c) if c.sealed => Obstacle::Commit(c.tx),
             Some(c) => Obstacle::Change(c.tx),
-            // the head of the queue has no timer while it waits for a guard: a lease would have an end
-            None if in_queue && self.waiter(entry.queue.first).until != Time::NEVER => Obstacle::Lease,
+            None if queued && self.waiter(entry.queue.first).waits_for != WaitsFor::Guard => Obstacle::Lease,
             None => self.sealed_guard(waiter.entry, waiter.tx).map_or(Obstacle::Lease, Obstacle::Guard),
         }
     }

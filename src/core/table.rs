@@ -67,8 +67,6 @@ pub struct Entry<K, O> {
     pub(crate) queue: Ends,
     /// Who of them, the head aside, has its timer set for the key.
     pub(crate) watch: u32,
-    /// The head was last told then that its turn may have come, plus the grace it has.
-    pub(crate) handed: Time,
     /// Everybody else who met a claim or a seal, in no order.
     pub(crate) conflicts: Ends,
 }
@@ -99,7 +97,6 @@ impl<K: Id, O: Id> Default for Entry<K, O> {
             occupied: false,
             queue: Ends::EMPTY,
             watch: NONE,
-            handed: Time::PAST,
             conflicts: Ends::EMPTY,
         }
     }
@@ -121,23 +118,41 @@ impl Default for GuardSlot {
     }
 }
 
+/// What a process that waits was stopped by when it looked last.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WaitsFor {
+    /// Its turn: others stand before it.
+    Turn,
+    /// The end of another owner's lease.
+    Lease,
+    /// Another transaction's change of the key, uncommitted or being committed.
+    Change,
+    /// The commit of a transaction that guards the key.
+    Guard,
+}
+
 /// Where one process waits: a process waits for one key at most.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiter {
+pub struct Waiter<O> {
     pub tx: Tx,
+    /// On whose behalf; `None`: a commit, or nobody's.
+    pub owner: Option<O>,
+    pub waits_for: WaitsFor,
     pub(crate) entry: u32,
     pub list: List,
     pub(crate) prev: u32,
     pub(crate) next: u32,
     pub since: Time,
-    /// When its own timer wakes it.
+    /// When it looks at the latest: its own timer, or when it was woken, or appointed to.
     pub until: Time,
 }
 
-impl Default for Waiter {
+impl<O> Default for Waiter<O> {
     fn default() -> Self {
         Waiter {
             tx: Tx::default(),
+            owner: None,
+            waits_for: WaitsFor::Turn,
             entry: NONE,
             list: List::Conflicts,
             prev: NONE,
@@ -175,7 +190,7 @@ pub struct Memory<'a, K, O> {
     pub buckets: &'a mut [u32],
     pub entries: &'a mut [Entry<K, O>],
     pub guards: &'a mut [GuardSlot],
-    pub waiters: &'a mut [Waiter],
+    pub waiters: &'a mut [Waiter<O>],
 }
 
 impl<K: Id, O: Id> Memory<'_, K, O> {
@@ -268,11 +283,11 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         &mut self.memory.entries[index as usize]
     }
 
-    pub(crate) fn waiter(&self, proc: u32) -> &Waiter {
+    pub(crate) fn waiter(&self, proc: u32) -> &Waiter<O> {
         &self.memory.waiters[proc as usize]
     }
 
-    pub(crate) fn waiter_mut(&mut self, proc: u32) -> &mut Waiter {
+    pub(crate) fn waiter_mut(&mut self, proc: u32) -> &mut Waiter<O> {
         &mut self.memory.waiters[proc as usize]
     }
 
@@ -326,7 +341,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// After something was taken off a key: gives its room back once no transaction changes or guards it, and the entry once
     /// nothing refers to it.
-    pub(crate) fn tidy(&mut self, index: u32) {
+    pub(crate) fn drop_if_unused(&mut self, index: u32) {
         let entry = self.entry(index);
         let occupied = entry.guards != NONE || entry.claim.is_some_and(|c| c.kind != Kind::HandOff);
         if entry.occupied && !occupied {
@@ -390,7 +405,7 @@ pub struct Storage<K, O> {
     pub buckets: Vec<u32>,
     pub entries: Vec<Entry<K, O>>,
     pub guards: Vec<GuardSlot>,
-    pub waiters: Vec<Waiter>,
+    pub waiters: Vec<Waiter<O>>,
 }
 
 impl<K: Id, O: Id> Storage<K, O> {

@@ -32,7 +32,7 @@ impl Time {
 /// Fixes lease time to a clock that never steps: taken once, when the server starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Anchor {
-    /// The wall clock at that moment: the server start that rows name in `clock_base`.
+    /// The wall clock at that moment.
     pub start: Time,
     /// The steady clock at that moment, in microseconds.
     pub steady: i64,
@@ -49,6 +49,7 @@ impl Anchor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct At {
     pub now: Time,
-    /// This server's start: times of rows written under another start are read against it.
+    /// Since when this server may change leases, the start that rows name in `clock_base`: times of rows written under
+    /// another start are read against it.
     pub start: Time,
 }

@@ -13,19 +13,19 @@ use crate::time::{At, Time};
 /// A key's latest change, with what the caller wants to write along (`extra`).
 #[derive(Clone, Debug)]
 pub struct Pending<O, X> {
-    level: u32,
+    pub(crate) level: u32,
     pub change: Change<O>,
     pub extra: X,
 }
 
 #[derive(Clone, Debug)]
-struct Chain<K, O, X> {
-    key: K,
+pub(crate) struct Chain<K, O, X> {
+    pub(crate) key: K,
     hash: u32,
     /// The committed row that the first change was decided on.
     base: Option<Lease<O>>,
     /// One change per level at most, innermost last.
-    stack: Vec<Pending<O, X>>,
+    pub(crate) stack: Vec<Pending<O, X>>,
 }
 
 impl<K: Id, O: Id, X> Chain<K, O, X> {
@@ -36,11 +36,11 @@ impl<K: Id, O: Id, X> Chain<K, O, X> {
 
 #[derive(Clone, Debug)]
 pub struct Transaction<K, O, X> {
-    chains: Vec<Chain<K, O, X>>,
+    pub(crate) chains: Vec<Chain<K, O, X>>,
     by_key: HashMap<K, usize>,
     /// Which chain got a change at which level, in order.
     log: Vec<(u32, usize)>,
-    guards: Vec<(u32, Guard<K, O>)>,
+    pub(crate) guards: Vec<(u32, Guard<K, O>)>,
 }
 
 impl<K: Id, O: Id, X> Default for Transaction<K, O, X> {

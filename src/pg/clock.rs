@@ -21,3 +21,9 @@ pub fn wall_micros() -> i64 {
     // SAFETY: raises nothing.
     unsafe { sys::GetCurrentTimestamp() }
 }
+
+/// Sleeps through whatever happens, so for moments only.
+pub fn pause(micros: i64) {
+    // SAFETY: raises nothing.
+    unsafe { sys::pgl_pause(micros) };
+}

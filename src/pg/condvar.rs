@@ -76,7 +76,7 @@ impl WaitEvent {
         WaitEvent { name, id: AtomicU32::new(0) }
     }
 
-    fn id(&self) -> Result<u32> {
+    pub(super) fn id(&self) -> Result<u32> {
         let known = self.id.load(Ordering::Relaxed);
         if known != 0 {
             return Ok(known);

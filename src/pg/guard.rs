@@ -73,11 +73,15 @@ fn settle<R>(f: impl FnOnce() -> Result<R>) -> Option<R> {
 /// Runs Rust code that PostgreSQL calls at a place where nothing may be raised: after the commit, in an abort.
 pub(super) fn contain(f: impl FnOnce()) {
     if let Err(payload) = run(f) {
-        let report = internal_error(&*payload);
-        let report = CReport::new(&report);
-        // SAFETY: pgl_warn raises nothing; the report outlives the call.
-        unsafe { sys::pgl_warn(&raw const report.0) };
+        emit_quietly(sys::WARNING, &internal_error(&*payload));
     }
+}
+
+/// Emits a report below ERROR where nothing may be raised.
+pub(super) fn emit_quietly(level: u32, report: &Report) {
+    let report = CReport::new(report);
+    // SAFETY: raises nothing; the report outlives the call.
+    unsafe { sys::pgl_report_quietly(level as c_int, &raw const report.0) };
 }
 
 type Payload = Box<dyn Any + Send>;

@@ -11,11 +11,21 @@ pub enum Level {
     Warning,
 }
 
+impl Level {
+    fn to_c(self) -> u32 {
+        match self {
+            Level::Log => sys::LOG,
+            Level::Notice => sys::NOTICE,
+            Level::Warning => sys::WARNING,
+        }
+    }
+}
+
 pub fn emit(level: Level, report: &Report) -> Result<()> {
-    let level = match level {
-        Level::Log => sys::LOG,
-        Level::Notice => sys::NOTICE,
-        Level::Warning => sys::WARNING,
-    };
-    guard::emit(level, report)
+    guard::emit(level.to_c(), report)
+}
+
+/// Where nothing may be raised, as in commit callbacks: what goes wrong with it is forgotten.
+pub fn emit_quietly(level: Level, report: &Report) {
+    guard::emit_quietly(level.to_c(), report);
 }

@@ -32,7 +32,9 @@ mod sys;
 pub mod table;
 pub mod test_points;
 pub mod text;
+pub mod utility;
 pub mod value;
+pub mod worker;
 pub mod xact;
 
 pub use error::{Error, Report, Result, sqlstate};

@@ -2,6 +2,7 @@
 #include "shim.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/relscan.h"
@@ -13,17 +14,25 @@
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation_d.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_type_d.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "executor/tuptable.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "nodes/execnodes.h"
+#include "pgstat.h"
+#include "postmaster/interrupt.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -87,7 +96,7 @@ pgl_report(int level, const PglReport *report)
 }
 
 void
-pgl_warn(const PglReport *report)
+pgl_report_quietly(int level, const PglReport *report)
 {
 	/* errfinish zeroes the first two on its way to raising */
 	uint32		holdoff = InterruptHoldoffCount;
@@ -98,7 +107,7 @@ pgl_warn(const PglReport *report)
 	HOLD_INTERRUPTS();
 	PG_TRY();
 	{
-		pgl_report(WARNING, report);
+		pgl_report(level, report);
 	}
 	PG_CATCH();
 	{
@@ -345,6 +354,12 @@ find_relation(const PglShape *shape)
 	Oid			schema = get_namespace_oid(shape->schema, true);
 
 	return OidIsValid(schema) ? get_relname_relid(shape->name, schema) : InvalidOid;
+}
+
+bool
+pgl_table_exists(const PglShape *shape)
+{
+	return OidIsValid(find_relation(shape));
 }
 
 /*
@@ -708,6 +723,14 @@ pgl_table_first(PglTable *table, int view)
 	do
 		found = table_scan_getnextslot(scan, ForwardScanDirection, table->row);
 	while (found && visible != NULL && !table_tuple_satisfies_snapshot(table->rel, table->row, visible));
+	if (found)
+	{
+		/* what the slot holds lies in the scan's memory, so have it fetch the same version for itself */
+		ItemPointerData tid = table->row->tts_tid;
+
+		if (!table_tuple_fetch_row_version(table->rel, &tid, SnapshotAny, table->row))
+			elog(ERROR, "a pinned row is not there any more");
+	}
 	table_endscan(scan);
 	if (visible != NULL)
 		UnregisterSnapshot(visible);
@@ -1083,6 +1106,286 @@ bool
 pgl_encoding_is_utf8(void)
 {
 	return GetDatabaseEncoding() == PG_UTF8;
+}
+
+/* ---------------------------------------------------------------- background workers */
+
+bool
+pgl_binary_upgrade(void)
+{
+	return IsBinaryUpgrade;
+}
+
+static void
+describe_worker(BackgroundWorker *worker, PglText name, const char *type, const char *function)
+{
+	memset(worker, 0, sizeof(BackgroundWorker));
+	snprintf(worker->bgw_name, BGW_MAXLEN, "%.*s", (int) name.len, name.data);
+	strlcpy(worker->bgw_type, type, BGW_MAXLEN);
+	strlcpy(worker->bgw_library_name, "pg_lease", sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
+}
+
+void
+pgl_worker_register(const char *name, const char *function, int restart_seconds)
+{
+	BackgroundWorker worker;
+	PglText		text = {.data = name, .len = (int32) strlen(name)};
+
+	describe_worker(&worker, text, name, function);
+	worker.bgw_restart_time = restart_seconds;
+	RegisterBackgroundWorker(&worker);
+}
+
+BackgroundWorkerHandle *
+pgl_worker_start(PglText name, const char *type, const char *function, uint32 argument)
+{
+	BackgroundWorker worker;
+	BackgroundWorkerHandle *handle = NULL;
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+
+	describe_worker(&worker, name, type, function);
+	worker.bgw_main_arg = UInt32GetDatum(argument);
+	worker.bgw_notify_pid = MyProcPid;
+	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+		handle = NULL;
+	MemoryContextSwitchTo(context);
+	return handle;
+}
+
+bool
+pgl_worker_stopped(BackgroundWorkerHandle *handle)
+{
+	pid_t		pid;
+
+	return GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED;
+}
+
+void
+pgl_worker_signals(void)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	/* not bgworker_die, which ends the process wherever it is */
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+}
+
+void
+pgl_worker_connect(uint32 database)
+{
+	if (database == 0)
+		BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	else
+		BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+bool
+pgl_worker_sleep(int64 milliseconds, uint32 event)
+{
+	if (!ProcDiePending)
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) milliseconds, event);
+	ResetLatch(MyLatch);
+	/* an idle worker goes without a FATAL in the log */
+	if (ProcDiePending)
+		return true;
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	return false;
+}
+
+void
+pgl_worker_begin(const char *activity)
+{
+	SetCurrentStatementStartTimestamp();
+	pgstat_report_activity(STATE_RUNNING, activity);
+	StartTransactionCommand();
+}
+
+void
+pgl_worker_commit(void)
+{
+	CommitTransactionCommand();
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+void
+pgl_worker_idle(void)
+{
+	(void) pgstat_report_stat(true);
+}
+
+void
+pgl_set_option(const char *name, const char *value)
+{
+	/* not in every version, then */
+	if (GetConfigOption(name, true, false) != NULL)
+		SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+void
+pgl_wake(uint32 proc)
+{
+	if (proc < ProcGlobal->allProcCount)
+		SetLatch(&ProcGlobal->allProcs[proc].procLatch);
+}
+
+void
+pgl_pause(int64 microseconds)
+{
+	pg_usleep((long) microseconds);
+}
+
+int
+pgl_databases(Oid **oids)
+{
+	Relation	rel = table_open(DatabaseRelationId, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	HeapTuple	tuple;
+	int			count = 0;
+	int			room = 64;
+
+	*oids = palloc(room * sizeof(Oid));
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
+
+		/* a limit below -1: DROP DATABASE was interrupted */
+		if (!database->datallowconn || database->datconnlimit < -1)
+			continue;
+		if (count == room)
+		{
+			room *= 2;
+			*oids = repalloc(*oids, room * sizeof(Oid));
+		}
+		(*oids)[count++] = database->oid;
+	}
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return count;
+}
+
+const char *
+pgl_database_name(uint32 database)
+{
+	return get_database_name(database);
+}
+
+const char *
+pgl_pending_message(void)
+{
+	ErrorData  *error = CopyErrorData();
+
+	return error->message ? error->message : "";
+}
+
+/* ---------------------------------------------------------------- utility commands */
+
+static ProcessUtility_hook_type previous_utility = NULL;
+static PglUtility utility_callback = NULL;
+
+static void
+tell_database(const char *name)
+{
+	/* no name, no such database, no right to it: the command itself says so */
+	Oid			oid = name ? get_database_oid(name, true) : InvalidOid;
+
+	if (OidIsValid(oid))
+		utility_callback(PGL_NEEDS_DATABASE, oid);
+}
+
+static void
+watch_command(Node *command)
+{
+	ListCell   *cell;
+
+	switch (nodeTag(command))
+	{
+		case T_DropdbStmt:
+			tell_database(((DropdbStmt *) command)->dbname);
+			break;
+		case T_CreatedbStmt:
+			{
+				const char *source = "template1";
+
+				foreach(cell, ((CreatedbStmt *) command)->options)
+				{
+					DefElem    *option = (DefElem *) lfirst(cell);
+
+					if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+						source = defGetString(option);
+				}
+				tell_database(source);
+				break;
+			}
+		case T_RenameStmt:
+			if (((RenameStmt *) command)->renameType == OBJECT_DATABASE)
+				tell_database(((RenameStmt *) command)->subname);
+			break;
+		case T_AlterDatabaseStmt:
+			foreach(cell, ((AlterDatabaseStmt *) command)->options)
+				if (strcmp(((DefElem *) lfirst(cell))->defname, "tablespace") == 0)
+					tell_database(((AlterDatabaseStmt *) command)->dbname);
+			break;
+		case T_CreateExtensionStmt:
+			{
+				bool		ours = strcmp(((CreateExtensionStmt *) command)->extname, "pg_lease") == 0;
+
+				foreach(cell, ((CreateExtensionStmt *) command)->options)
+					ours |= strcmp(((DefElem *) lfirst(cell))->defname, "cascade") == 0;
+				if (ours)
+					utility_callback(PGL_CREATES_EXTENSION, MyDatabaseId);
+				break;
+			}
+		case T_DropStmt:
+			if (((DropStmt *) command)->removeType == OBJECT_EXTENSION ||
+				((DropStmt *) command)->removeType == OBJECT_SCHEMA)
+				utility_callback(PGL_TOUCHES_EXTENSION, MyDatabaseId);
+			break;
+		case T_DropOwnedStmt:
+			utility_callback(PGL_TOUCHES_EXTENSION, MyDatabaseId);
+			break;
+		case T_CopyStmt:
+			{
+				RangeVar   *into = ((CopyStmt *) command)->relation;
+
+				if (((CopyStmt *) command)->is_from && into != NULL && strcmp(into->relname, "entry") == 0)
+					utility_callback(PGL_TOUCHES_EXTENSION, MyDatabaseId);
+				break;
+			}
+		default:
+			break;
+	}
+}
+
+/*
+ * No PG_TRY here: what the command raises passes untouched.
+ */
+static void
+utility_hook(PlannedStmt *statement, const char *query, bool read_only_tree, ProcessUtilityContext context,
+			 ParamListInfo parameters, QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
+{
+	if (IsTransactionState())
+		watch_command(statement->utilityStmt);
+	(previous_utility ? previous_utility : standard_ProcessUtility)
+		(statement, query, read_only_tree, context, parameters, environment, destination, completion);
+}
+
+void
+pgl_watch_utility(PglUtility callback)
+{
+	utility_callback = callback;
+	previous_utility = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
 }
 
 /* ---------------------------------------------------------------- for the tests */

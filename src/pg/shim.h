@@ -16,6 +16,7 @@
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "postmaster/bgworker.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -51,8 +52,8 @@ typedef struct PglReport
 
 /* Raises when level >= ERROR, and when out of memory */
 extern void pgl_report(int level, const PglReport *report);
-/* A WARNING where nothing may be raised: what goes wrong with it is forgotten */
-extern void pgl_warn(const PglReport *report);
+/* Below ERROR, where nothing may be raised: what goes wrong with it is forgotten */
+extern void pgl_report_quietly(int level, const PglReport *report);
 
 /* ---- the module ---- */
 
@@ -109,7 +110,7 @@ extern void pgl_rows_push(FunctionCallInfo fcinfo, const PglValue *values, int32
 
 /* ---- tables ---- */
 
-#define PGL_COLUMNS_MAX 16
+#define PGL_COLUMNS_MAX 32
 #define PGL_INDEXES_MAX 8
 
 typedef struct PglShape
@@ -163,6 +164,7 @@ typedef enum PglOutcome
 } PglOutcome;
 
 /* All of these raise */
+extern bool pgl_table_exists(const PglShape *shape);
 extern int	pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table);
 extern void pgl_table_close(PglTable *table, bool keep_locks);
 extern int	pgl_table_try_lock(const PglShape *shape, int lockmode);
@@ -222,6 +224,53 @@ extern const char *pgl_role_name(void);
 /* raises */
 extern uint64 pgl_spi_execute(PglText sql);
 extern bool pgl_encoding_is_utf8(void);
+
+/* ---- background workers ---- */
+
+/* Only while preloading */
+extern bool pgl_binary_upgrade(void);
+/* raises */
+extern void pgl_worker_register(const char *name, const char *function, int restart_seconds);
+/* NULL: there is no free slot for a worker; raises */
+extern BackgroundWorkerHandle *pgl_worker_start(PglText name, const char *type, const char *function, uint32 argument);
+extern bool pgl_worker_stopped(BackgroundWorkerHandle *handle);
+/* The first thing that a worker does */
+extern void pgl_worker_signals(void);
+/* To a database, or (0) to none; raises */
+extern void pgl_worker_connect(uint32 database);
+/* Sleeps until its latch is set, or for so long; true: it was asked to end; raises */
+extern bool pgl_worker_sleep(int64 milliseconds, uint32 event);
+/* raises */
+extern void pgl_worker_begin(const char *activity);
+extern void pgl_worker_commit(void);
+/* Before a longer sleep: tells the statistics what was done; raises */
+extern void pgl_worker_idle(void);
+/* For this process, whatever the configuration says later; raises */
+extern void pgl_set_option(const char *name, const char *value);
+
+extern void pgl_wake(uint32 proc);
+extern void pgl_pause(int64 microseconds);
+
+/* In the current context; raises */
+extern int	pgl_databases(Oid **oids);
+/* In the current context; NULL: there is none; raises */
+extern const char *pgl_database_name(uint32 database);
+/* The message of the error that pgl_try left, in the current context; raises */
+extern const char *pgl_pending_message(void);
+
+/* ---- utility commands ---- */
+
+typedef enum PglCommand
+{
+	PGL_NEEDS_DATABASE,			/* fails while others are connected to the database */
+	PGL_CREATES_EXTENSION,
+	PGL_TOUCHES_EXTENSION		/* may have dropped it, or filled its tables */
+} PglCommand;
+
+typedef void (*PglUtility) (int command, uint32 database);
+
+/* Has it called before such commands; it must not raise */
+extern void pgl_watch_utility(PglUtility callback);
 
 #ifdef PG_LEASE_TEST_POINTS
 /* raises */

@@ -59,6 +59,14 @@ pub struct Table {
     raw: sys::PglTable,
 }
 
+/// Whether there is a table of that name.
+pub fn exists(shape: &Shape) -> Result<bool> {
+    let c_shape = CShape::new(shape);
+    let to_shape = &raw const c_shape.0;
+    // SAFETY: the shape outlives the call.
+    call(|| unsafe { sys::pgl_table_exists(to_shape) })
+}
+
 /// Opens a table for reading, and locks it for that long only.
 pub fn read<R>(shape: &Shape, f: impl FnOnce(&mut Table) -> Result<R>) -> Result<R> {
     with(shape, false, f)
@@ -100,6 +108,13 @@ pub fn try_lock(shape: &Shape, lock: Lock) -> Result<bool> {
     Ok(true)
 }
 
+const MISSING_DETAIL: &str = "It is part of the extension.";
+
+/// Whether it is the error of a table that is not there.
+pub fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Own(report) if report.detail.as_deref() == Some(MISSING_DETAIL))
+}
+
 fn opened_or_error(opened: i32, shape: &Shape) -> Result<()> {
     let name = || format!("{}.{}", shape.schema.to_string_lossy(), shape.name.to_string_lossy());
     const MISSING: i32 = PglOpen::PGL_MISSING as i32;
@@ -107,7 +122,7 @@ fn opened_or_error(opened: i32, shape: &Shape) -> Result<()> {
     match opened {
         MISSING => Err(Error::from(
             Report::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("table \"{}\" does not exist", name()))
-                .detail("It is part of the extension."),
+                .detail(MISSING_DETAIL),
         )),
         MISSHAPEN => Err(Error::from(
             Report::new(

@@ -1,7 +1,6 @@
 //! Transactions: what ours is like, and being told when it ends.
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
 
 use super::error::Result;
 use super::guard::{call, contain, enter};
@@ -24,21 +23,20 @@ pub struct Callbacks {
     pub sub_aborted: fn(SubXact, SubXact),
 }
 
-static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
-
 /// To be called once per process, or in the postmaster for all: PostgreSQL runs callbacks last registered first, so
 /// ours come last when we register before anybody else.
-pub fn register(callbacks: Callbacks) -> Result<()> {
-    assert!(CALLBACKS.set(callbacks).is_ok(), "transaction callbacks are registered once");
-    // SAFETY: both functions live as long as the process.
+pub fn register(callbacks: &'static Callbacks) -> Result<()> {
+    let callbacks: *const Callbacks = callbacks;
+    // SAFETY: both functions and what they are given live as long as the process.
     call(|| unsafe {
-        sys::RegisterXactCallback(Some(on_xact), std::ptr::null_mut());
-        sys::RegisterSubXactCallback(Some(on_subxact), std::ptr::null_mut());
+        sys::RegisterXactCallback(Some(on_xact), callbacks.cast_mut().cast());
+        sys::RegisterSubXactCallback(Some(on_subxact), callbacks.cast_mut().cast());
     })
 }
 
-unsafe extern "C-unwind" fn on_xact(event: sys::XactEvent::Type, _: *mut c_void) {
-    let Some(callbacks) = CALLBACKS.get() else { return };
+unsafe extern "C-unwind" fn on_xact(event: sys::XactEvent::Type, callbacks: *mut c_void) {
+    // SAFETY: what `register` gave.
+    let callbacks: &'static Callbacks = unsafe { &*callbacks.cast_const().cast() };
     match event {
         sys::XactEvent::XACT_EVENT_PRE_COMMIT => enter(|| memory::in_transaction(callbacks.pre_commit)),
         sys::XactEvent::XACT_EVENT_PRE_PREPARE => enter(|| memory::in_transaction(callbacks.pre_prepare)),
@@ -53,9 +51,10 @@ unsafe extern "C-unwind" fn on_subxact(
     event: sys::SubXactEvent::Type,
     mine: sys::SubTransactionId,
     parent: sys::SubTransactionId,
-    _: *mut c_void,
+    callbacks: *mut c_void,
 ) {
-    let Some(callbacks) = CALLBACKS.get() else { return };
+    // SAFETY: what `register` gave.
+    let callbacks: &'static Callbacks = unsafe { &*callbacks.cast_const().cast() };
     match event {
         sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => {
             contain(|| (callbacks.sub_committed)(SubXact(mine), SubXact(parent)))

@@ -2,13 +2,13 @@
 //!
 //! Nothing waits for a claim or a relation lock once the claims are sealed.
 
-use lease_core::{CommitStep, Failure, Lease, Name};
+use lease_core::{CommitStep, Failure, Lease, Name, State};
 
 use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
-use crate::pg::{Result, test_point, xact};
-use crate::shared::Key;
-use crate::store::{self, Writer};
+use crate::pg::{Error, Result, test_point, xact};
+use crate::shared::{Counter, Key};
+use crate::store::{self, Outcome, Writer};
 use pending::Extra;
 
 /// One row to write.
@@ -25,8 +25,10 @@ pub fn pre_commit() -> Result<()> {
         return Ok(());
     }
     pending::set_committing();
-    store::write(|table| {
-        xact::force_local_flush()?;
+    let done = store::write(|table| {
+        if !pending::only_lapses() {
+            xact::force_local_flush()?;
+        }
         test_point!("before-seal")?;
         seal()?;
         test_point!("sealed")?;
@@ -34,22 +36,29 @@ pub fn pre_commit() -> Result<()> {
             write_row(table, &write)?;
         }
         test_point!("written")
-    })
+    });
+    if let Err(Error::Own(_)) = done {
+        Counter::CommitRefusals.add(1);
+    }
+    done
 }
 
 fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
-    table.write(
-        &write.key.name,
-        write.base.as_ref(),
-        write.new.as_ref(),
-        write.extra.granted_to.as_deref(),
-        write.extra.payload.as_deref(),
-    )
+    let Write { key, base, new, extra } = write;
+    let (granted_to, payload) = (extra.granted_to.as_deref(), extra.payload.as_deref());
+    if new.is_some_and(|lease| lease.state == State::Lapsed) {
+        // it can wait, if somebody has the row in hand
+        if table.try_write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)? != Outcome::Done {
+            pending::skip_lapse(key);
+        }
+        return Ok(());
+    }
+    table.write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)
 }
 
 fn seal() -> Result<()> {
     let mut commit = pending::commit();
-    let mut sleeper = Sleeper::new(Purpose::Commit, None);
+    let mut sleeper = Sleeper::new(Purpose::Commit);
     loop {
         match commit.next() {
             CommitStep::Seal => sleeper.look(|section| commit.seal(section)),
@@ -63,6 +72,9 @@ fn seal() -> Result<()> {
                 commit.checked(found.row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,
+            CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::skip_lapse(&key) => {
+                commit.leave_out(&key);
+            }
             CommitStep::Failed(Failure::Broken(key)) => return Err(fail::broken(&key)),
             CommitStep::Failed(Failure::Stale(key)) => return Err(fail::stale(&key)),
             CommitStep::Failed(Failure::Guard(key, status)) => return Err(fail::guard(&key, status)),

@@ -7,35 +7,45 @@
 //! | `wait` | sleeping until woken, and what ends a wait |
 //! | `commit` | sealing and writing, in pre-commit |
 //! | `pending` | what the transaction has pending; the ends of transactions and savepoints |
+//! | `lapse` | what the sweeper does: writing down that leases are over |
+//! | `tally` | what a commit adds to the counters and to the feed |
 //! | `report` | inspect, the views, the clock |
 //! | `fail` | the errors |
 //!
-//! Everything runs in a client's backend. Shared state is reached through [`crate::shared::section`] only; nothing that can
+//! Everything runs in a client's backend, or in a sweeper. Shared state is reached through [`crate::shared::section`] only; nothing that can
 //! raise runs inside a section, and no state of this module is borrowed while PostgreSQL is called.
 
 mod commit;
 mod fail;
+mod lapse;
 mod operate;
 mod pending;
 mod report;
+mod tally;
 mod wait;
 
 use lease_core::{Answer, Name, Refusal, Request, Status, Time, Wait};
 
 use crate::pg::{Result, role, xact};
-use crate::shared;
+use crate::shared::{self, Counter, databases};
 use crate::store::Edit;
 use operate::{Change, may_change, operate};
 
+pub use lapse::{Fate, lapse};
 pub use pending::register;
 pub use report::{WaitsFor, claims, clock, inspect, leases, waiters};
+pub use tally::{reset_stats, stats, sweepers};
 
 /// How long an acquire that was not asked to wait waits for a commit that is already under way, in microseconds.
 const COMMIT_PATIENCE: i64 = 1_000_000;
 
-/// 55000 unless the library was preloaded.
+/// 55000 unless the library was preloaded. Every call begins here, so a database where leases are used has a sweeper.
 pub fn ready() -> Result<()> {
-    if shared::is_ready() { Ok(()) } else { Err(fail::not_preloaded()) }
+    if !shared::is_ready() {
+        return Err(fail::not_preloaded());
+    }
+    databases::announce_mine(|| shared::at().now);
+    Ok(())
 }
 
 pub struct Acquire {
@@ -90,7 +100,10 @@ fn acquire_in(function: &'static str, asked: Acquire) -> Result<Option<Grant>> {
     };
     match operate(change)? {
         Answer::Granted(change) => Ok(change.lease.map(|l| Grant { epoch: l.epoch, expires_at: l.expires_at })),
-        _ => Ok(None),
+        _ => {
+            Counter::Denials.add(1);
+            Ok(None)
+        }
     }
 }
 
@@ -127,11 +140,18 @@ pub fn release(key: Name, owner: Name, epoch: i64) -> Result<Status> {
 }
 
 fn status(answer: Answer<Name>) -> Status {
-    match answer {
+    let status = match answer {
         Answer::Granted(_) => Status::Ok,
         Answer::Refused(Refusal::Status(status)) => status,
         _ => Status::NotOwner,
+    };
+    match status {
+        Status::Ok => (),
+        Status::NotOwner => Counter::NotOwner.add(1),
+        Status::Lapsed => Counter::Lapsed.add(1),
+        Status::EpochMismatch => Counter::EpochMismatch.add(1),
     }
+    status
 }
 
 /// The end of the lease must be an instant that PostgreSQL can show.

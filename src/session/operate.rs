@@ -1,11 +1,12 @@
 //! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
 
-use lease_core::{Answer, Ask, Lease, Name, Next, Operation, Request, Restore, Time, Wait};
+use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Request, Restore, Time, Wait};
 
 use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
 use crate::pg::{Result, proc, xact};
-use crate::shared::{self, Key};
+use crate::shared::Counter;
+use crate::shared::{self, Key, Section};
 use crate::store::{self, Edit};
 
 /// What a call asks for.
@@ -23,6 +24,18 @@ pub struct Change {
 
 /// Granted or refused; every other answer is an error.
 pub fn operate(change: Change) -> Result<Answer<Name>> {
+    let key = Key { database: proc::database(), name: change.key };
+    let (answer, _) = attempt(change)?;
+    match answer {
+        Answer::Granted(_) | Answer::Refused(_) | Answer::Busy => Ok(answer),
+        Answer::Broken => Err(fail::broken(&key)),
+        Answer::Changed => Err(fail::changed(&key)),
+        Answer::Full => Err(fail::no_room()),
+    }
+}
+
+/// The answer, and the row that it was given on if it was read.
+pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     may_change(change.function)?;
     let key = Key { database: proc::database(), name: change.key };
     let me = proc::me();
@@ -34,7 +47,7 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
         Some((give_up, wait)) => Purpose::Acquire { key: &key, give_up, wait },
         None => Purpose::Change { key: &key },
     };
-    let mut sleeper = Sleeper::new(purpose, change.request.owner());
+    let mut sleeper = Sleeper::new(purpose);
     let mut base: Option<Lease<Name>> = None;
     let answer = loop {
         match operation.next() {
@@ -48,7 +61,7 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
                 base = found.row.map(|row| row.lease);
                 operation.read(base, found.floor, in_snapshot);
             }
-            Next::Decide => sleeper.look(|section| operation.decide(section)),
+            Next::Decide => sleeper.look(|section| decide(section, &mut operation)),
             Next::Sleep { until } => {
                 sleeper.sleep(until, base.as_ref())?;
                 operation.awake();
@@ -58,21 +71,24 @@ pub fn operate(change: Change) -> Result<Answer<Name>> {
     };
     sleeper.done();
     pending::done_waiting();
-    match answer {
-        Answer::Granted(granted) => {
-            if let Err(error) = pending::room_for(&key) {
-                let acquirable_from = base.map_or(Time::PAST, |lease| lease.acquirable_from(shared::at()));
-                let stake = granted.stake(key, ask.hash);
-                shared::section(|section| section.roll_back(me, &stake, Restore::Nothing { acquirable_from }));
-                return Err(error);
-            }
-            pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
-            Ok(answer)
+    if let Answer::Granted(granted) = answer {
+        if let Err(error) = pending::room_for(&key) {
+            let acquirable_from = base.map_or(Time::PAST, |lease| lease.acquirable_from(shared::at()));
+            let stake = granted.stake(key, ask.hash);
+            shared::section(|section| section.roll_back(me, &stake, Restore::Nothing { acquirable_from }));
+            return Err(error);
         }
-        Answer::Refused(_) | Answer::Busy => Ok(answer),
-        Answer::Broken => Err(fail::broken(&key)),
-        Answer::Changed => Err(fail::changed(&key)),
-        Answer::Full => Err(fail::no_room()),
+        pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
+    }
+    Ok((answer, base))
+}
+
+fn decide(section: &mut Section<'_>, operation: &mut Operation<Key, Name>) {
+    let Ask { me, key, hash, .. } = *operation.ask();
+    let met = section.claim(&key, hash).is_some_and(|c| c.tx != me && c.kind != Kind::HandOff && proc::running(c.tx));
+    operation.decide(section);
+    if met && matches!(operation.answer(), Some(Answer::Granted(_))) {
+        Counter::BrokenClaims.add(1);
     }
 }
 

@@ -4,11 +4,12 @@
 //! into it, and the abort callback then has to reach the state.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 use lease_core::{At, Change, Commit, Guard, Lease, Name, Restore, Stake, Transaction, Tx};
 
 use super::commit::{self, Write};
-use super::fail;
+use super::{fail, tally};
 use crate::pg::xact::{self, Callbacks};
 use crate::pg::{Result, proc};
 use crate::shared::{self, Key, MAX_CLAIMS};
@@ -30,10 +31,14 @@ struct State {
     /// Pre-commit has begun.
     committing: bool,
     changes: Transaction<Key, Name, Extra>,
+    /// Lapses that are left for later after all: their keys' claims or rows are somebody else's for now.
+    skipped: HashSet<Key>,
 }
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State::default());
+    /// `State::skipped` of the transaction that ended last.
+    static SKIPPED: RefCell<HashSet<Key>> = RefCell::new(HashSet::new());
 }
 
 fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
@@ -43,7 +48,7 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
 /// In the postmaster: every backend inherits the registration. PostgreSQL calls what was registered last first, so ours
 /// come after those of libraries loaded later, and the time between seal and commit is short.
 pub fn register() -> Result<()> {
-    xact::register(Callbacks {
+    xact::register(&Callbacks {
         pre_commit: commit::pre_commit,
         pre_prepare: commit::pre_prepare,
         committed: || end(true),
@@ -111,6 +116,33 @@ pub fn has_any() -> bool {
     with(|state| !state.changes.is_empty())
 }
 
+/// A commit that writes nothing but lapses need not be flushed: they follow from what is there.
+pub fn only_lapses() -> bool {
+    with(|state| {
+        state.changes.guards().next().is_none() && state.changes.changes().all(|(_, _, p)| is_lapse(&p.change))
+    })
+}
+
+fn is_lapse(change: &Change<Name>) -> bool {
+    change.lease.is_some_and(|lease| lease.state == lease_core::State::Lapsed)
+}
+
+/// Leaves a lapse out of the commit; false: what is pending on that key is no lapse.
+pub fn skip_lapse(key: &Key) -> bool {
+    with(|state| {
+        let lapse = state.changes.pending(key).is_some_and(|p| is_lapse(&p.change));
+        if lapse {
+            state.skipped.insert(*key);
+        }
+        lapse
+    })
+}
+
+/// What the last commit left out.
+pub fn take_skipped() -> HashSet<Key> {
+    SKIPPED.take()
+}
+
 pub fn is_committing() -> bool {
     with(|state| state.committing)
 }
@@ -136,12 +168,13 @@ pub fn writes() -> Vec<Write> {
             new: pending.change.lease,
             extra: pending.extra.clone(),
         };
-        state.changes.changes().map(write).collect()
+        state.changes.changes().filter(|(key, _, _)| !state.skipped.contains(key)).map(write).collect()
     })
 }
 
 /// The transaction has committed or aborted, visibly. Cannot fail.
 fn end(committed: bool) {
+    let mut done: Vec<tally::Done> = Vec::new();
     with(|state| {
         let State { me, waiting, changes, .. } = state;
         if let Some(me) = *me
@@ -153,10 +186,15 @@ fn end(committed: bool) {
                 section.finish(me, changes.outcomes(committed, at), &guards);
             });
         }
+        if committed {
+            done.extend(changes.changes().map(|(key, base, p)| tally::Done::new(*key, base.copied(), p.change.lease)));
+        }
         if me.is_some() {
+            SKIPPED.set(std::mem::take(&mut state.skipped));
             *state = State::default();
         }
     });
+    tally::committed(&done);
 }
 
 fn sub_committed() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lease_core::{At, Claim, Kind, Lease, List, Name, Obstacle, State, Time};
+use lease_core::{At, Claim, Kind, Lease, List, Name, Obstacle, State, Time, Waiter};
 
 use super::pending::{self, Extra};
 use crate::pg::{Result, clock as steady, interrupt, proc};
@@ -226,10 +226,10 @@ pub fn waiters() -> Vec<WaiterRow> {
         let here = section.waiters().filter(|(_, key, _)| key.database == database);
         waiters.extend(here.map(|(waiter, key, place)| {
             let want = shared::want(section, waiter.tx.proc);
-            (key.name, waiter.tx.proc, waiter.list, place, want, section.obstacle(waiter))
+            (key.name, *waiter, place, want, section.obstacle(waiter))
         }));
     });
-    let row = |(key, proc, list, place, want, obstacle): (Name, u32, List, u32, Want, Obstacle)| {
+    let row = |(key, waiter, place, want, obstacle): (Name, Waiter<Name>, u32, Want, Obstacle)| {
         let (waits_for, blocker) = match obstacle {
             Obstacle::Lease => (WaitsFor::Lease, None),
             Obstacle::Change(tx) => (WaitsFor::UncommittedChange, Some(tx)),
@@ -238,9 +238,9 @@ pub fn waiters() -> Vec<WaiterRow> {
         };
         WaiterRow {
             key,
-            pid: proc::pid(proc),
-            owner: want.owner,
-            position: (list == List::Queue).then_some(place as i32),
+            pid: proc::pid(waiter.tx.proc),
+            owner: waiter.owner,
+            position: (waiter.list == List::Queue).then_some(place as i32),
             since: want.since,
             deadline: want.deadline,
             waits_for,

@@ -57,14 +57,13 @@ pub struct Sleeper<'a> {
 }
 
 impl<'a> Sleeper<'a> {
-    /// `owner`: for whom it is that it may wait.
-    pub fn new(purpose: Purpose<'a>, owner: Option<Name>) -> Sleeper<'a> {
+    pub fn new(purpose: Purpose<'a>) -> Sleeper<'a> {
         let deadline = Some(purpose.give_up()).filter(|end| *end != Time::NEVER);
         let since = match purpose {
             Purpose::Acquire { give_up, wait, .. } => give_up.minus(wait),
             Purpose::Change { .. } | Purpose::Commit => shared::at().now,
         };
-        shared::announce(Want { owner, since, deadline });
+        shared::announce(Want { since, deadline });
         Sleeper { purpose, sleep: None, began: 0, deadlock_check: 0, ticked: false }
     }
 
@@ -122,13 +121,17 @@ impl<'a> Sleeper<'a> {
         // a look at the table may have taken one
         xact::release_catalog_snapshot();
         // round up: a timer that fires early would only look in vain
-        let timed_out = sleep.timed((left.min(SAFETY_TICK) + 999).max(1000) / 1000, self.purpose.event())?;
+        let milliseconds = (left.min(SAFETY_TICK) + 999).max(1000) / 1000;
+        let timed_out =
+            sleep.timed(milliseconds, self.purpose.event()).inspect_err(|_| Counter::CancelledWaits.add(1))?;
 
         if xact::statement_timeout_left().is_some_and(|ms| ms <= 0) {
+            Counter::CancelledWaits.add(1);
             return Err(fail::statement_timeout());
         }
         let steady = clock::boottime_micros();
         if steady >= lock_timeout {
+            Counter::CancelledWaits.add(1);
             return Err(fail::lock_timeout(self.key().as_ref()));
         }
         if steady >= self.deadlock_check {

@@ -1,15 +1,28 @@
-//! Counts of what has happened since the server started, crash restarts starting anew.
+//! What is counted per database, for lease.stats: plain atomic numbers in its slot, each written where it happens. Whoever
+//! counts takes no lock, and two counts read one after the other need not agree.
 //!
-//! Plain atomics beside the memory that the claims lock protects: whoever counts takes no lock, and two counts read one after
-//! the other need not agree.
+//! Changes are counted once they are committed, answers when they are given.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use super::layout;
+use super::databases;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Counter {
+    /// Leases acquired.
+    Grants,
+    /// Of these: of a key whose last lease had lapsed.
+    Takeovers,
+    /// Of these: to the owner that held the lease.
+    Regrants,
+    /// Acquires that answered "not acquirable".
+    Denials,
+    Renewals,
+    /// Live leases released, by their holder or by force.
+    Releases,
+    /// Renews and releases that were refused, by cause.
+    NotOwner,
+    Lapsed,
+    EpochMismatch,
     /// Calls and commits that had to sleep.
     Waits,
     /// Processes woken because something that they wait for has changed.
@@ -26,10 +39,36 @@ pub enum Counter {
     Timeouts,
     /// Waits that ended because they closed a ring.
     Deadlocks,
+    /// Waits that ended in another error: cancelled, statement_timeout, lock_timeout.
+    CancelledWaits,
+    /// Uncommitted changes of another transaction that lost their key to a call.
+    BrokenClaims,
+    /// Transactions that failed at their commit because of a lease.
+    CommitRefusals,
+    /// Lapses written down by the sweeper.
+    LapsesSwept,
+    /// Lapses that a change of the key met before the sweeper did.
+    LapsesFound,
+    /// The sweeper's transactions, and the keys they looked at.
+    SweepPasses,
+    SweepRows,
+    /// How often commits outran the sweeper, and how often it read the whole table.
+    RingOverflows,
+    Rescans,
 }
 
 impl Counter {
-    pub const ALL: [(Counter, &'static str); 8] = [
+    /// With their names, in the order of lease.stats.
+    pub const ALL: [(Counter, &'static str); 26] = [
+        (Counter::Grants, "grants"),
+        (Counter::Takeovers, "takeovers"),
+        (Counter::Regrants, "regrants"),
+        (Counter::Denials, "denials"),
+        (Counter::Renewals, "renewals"),
+        (Counter::Releases, "releases"),
+        (Counter::NotOwner, "refused_not_owner"),
+        (Counter::Lapsed, "refused_lapsed"),
+        (Counter::EpochMismatch, "refused_epoch_mismatch"),
         (Counter::Waits, "waits"),
         (Counter::WakeUps, "wake_ups"),
         (Counter::HandOffs, "hand_offs"),
@@ -38,21 +77,27 @@ impl Counter {
         (Counter::SafetyTicksThatHelped, "safety_ticks_that_helped"),
         (Counter::Timeouts, "timeouts"),
         (Counter::Deadlocks, "deadlocks"),
+        (Counter::CancelledWaits, "cancelled_waits"),
+        (Counter::BrokenClaims, "broken_claims"),
+        (Counter::CommitRefusals, "commit_refusals"),
+        (Counter::LapsesSwept, "lapses_swept"),
+        (Counter::LapsesFound, "lapses_found"),
+        (Counter::SweepPasses, "sweep_passes"),
+        (Counter::SweepRows, "sweep_rows"),
+        (Counter::RingOverflows, "ring_overflows"),
+        (Counter::Rescans, "rescans"),
     ];
     pub const COUNT: usize = Counter::ALL.len();
 
+    /// In this process's database. Raises nothing.
     pub fn add(self, n: u64) {
-        if n == 0 {
-            return;
+        if n > 0 {
+            databases::with_mine(|slot| slot.count(self, n));
         }
-        self.place().fetch_add(n, Ordering::Relaxed);
     }
 
+    /// Of this process's database.
     pub fn get(self) -> u64 {
-        self.place().load(Ordering::Relaxed)
-    }
-
-    fn place(self) -> &'static AtomicU64 {
-        layout::get().counter(self as usize)
+        databases::with_mine(|slot| slot.counted(self)).unwrap_or(0)
     }
 }

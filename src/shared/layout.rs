@@ -1,18 +1,17 @@
 //! Where each part of `lease_core::Memory` lies in the shared memory. Sizes follow from `max_connections` and
 //! `pg_lease.max_claims` and never change while the server runs.
 //!
-//! Protected by the claims lock (see the parent), except the condition variables and the counters, which protect themselves,
-//! and the seats, which say how.
+//! Protected by the claims lock (see the parent), except the condition variables, which protect themselves, and the
+//! seats, which say how.
 
 use std::cell::UnsafeCell;
 use std::mem::{align_of, size_of};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 use lease_core::{Entry, GuardSlot, Head, Memory, Name, Waiter};
 
-use super::counters::Counter;
 use super::{Key, MAX_CLAIMS, Want};
 use crate::pg::condvar::ConditionVariable;
 use crate::pg::{proc, shmem};
@@ -47,7 +46,6 @@ struct Offsets {
     waiters: usize,
     sleepers: usize,
     seats: usize,
-    counters: usize,
     end: usize,
 }
 
@@ -82,10 +80,9 @@ impl Counts {
             buckets: place(size_of::<u32>(), align_of::<u32>(), self.buckets),
             entries: place(size_of::<KeyEntry>(), align_of::<KeyEntry>(), self.entries),
             guards: place(size_of::<GuardSlot>(), align_of::<GuardSlot>(), self.guards),
-            waiters: place(size_of::<Waiter>(), align_of::<Waiter>(), self.procs),
+            waiters: place(size_of::<Waiter<Name>>(), align_of::<Waiter<Name>>(), self.procs),
             sleepers: place(size_of::<ConditionVariable>(), align_of::<ConditionVariable>(), self.procs),
             seats: place(size_of::<Seat>(), align_of::<Seat>(), self.procs),
-            counters: place(size_of::<AtomicU64>(), align_of::<AtomicU64>(), Counter::COUNT),
             end,
         }
     }
@@ -109,9 +106,8 @@ pub fn init(base: NonNull<u8>) {
         fill(layout.at::<u32>(offsets.buckets), layout.counts.buckets, || 0);
         fill(layout.at::<KeyEntry>(offsets.entries), entries, KeyEntry::default);
         fill(layout.at::<GuardSlot>(offsets.guards), guards, GuardSlot::default);
-        fill(layout.at::<Waiter>(offsets.waiters), procs, Waiter::default);
+        fill(layout.at::<Waiter<Name>>(offsets.waiters), procs, Waiter::<Name>::default);
         fill(layout.at::<Seat>(offsets.seats), procs, Seat::default);
-        fill(layout.at::<AtomicU64>(offsets.counters), Counter::COUNT, AtomicU64::default);
         layout.memory().format(layout.counts.claims);
     }
     for proc in 0..procs {
@@ -178,11 +174,5 @@ impl Layout {
         assert!((proc as usize) < self.counts.procs);
         // SAFETY: as `sleeper`; what changes in it is atomic or in a cell.
         unsafe { self.at::<Seat>(self.counts.offsets().seats).add(proc as usize).as_ref() }
-    }
-
-    pub fn counter(&self, index: usize) -> &'static AtomicU64 {
-        assert!(index < Counter::COUNT);
-        // SAFETY: as `sleeper`.
-        unsafe { self.at::<AtomicU64>(self.counts.offsets().counters).add(index).as_ref() }
     }
 }

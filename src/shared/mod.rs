@@ -7,24 +7,32 @@
 //!    PostgreSQL call that can raise, no allocation inside. Never held while another lock of ours is taken.
 //! 2. a condition variable's spinlock, taken by PostgreSQL when sleepers are woken, after the section.
 //!
+//! 3. the databases lock (an LWLock): whose slot is whose in `databases`, and a sweeper's coming and going.
+//! 4. the feed lock (an LWLock): `feed`.
+//!
+//! The two are leaves: nothing else of ours is taken under them, nor they under the claims lock.
+//!
 //! The memory is laid out by the postmaster and is of one size for its life; a crash restart lays it out anew. The anchor is
 //! taken once, when the library is loaded, and inherited by every process, so lease time goes on over a crash restart.
 
 mod counters;
+pub mod databases;
+pub mod feed;
 mod layout;
+mod memory;
+
+pub use counters::Counter;
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
 use lease_core::{Anchor, At, Name, Time, Wakes};
 
 use crate::pg::condvar::ConditionVariable;
 use crate::pg::shmem::{self, Area};
 use crate::pg::{clock, guc, lwlock, proc, xact};
-
-pub use counters::Counter;
 
 /// Keys live in one namespace per database.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -38,8 +46,16 @@ pub type Section<'a> = lease_core::Section<'a, Key, Name>;
 /// How many keys open transactions can be changing or guarding at once.
 pub static MAX_CLAIMS: guc::Int = guc::Int::new(16384);
 
+/// How many rows one transaction of a sweeper writes at most.
+pub static SWEEP_BATCH: guc::Int = guc::Int::new(1000);
+
+/// Whether each lapse is logged.
+pub static LOG_LAPSES: guc::Bool = guc::Bool::new(false);
+
 const CLAIMS_LOCK: usize = 0;
-const LOCKS: usize = 1;
+const DATABASES_LOCK: usize = 1;
+const FEED_LOCK: usize = 2;
+const LOCKS: usize = 3;
 
 /// Set in the postmaster, inherited by every process.
 struct Inherited {
@@ -54,7 +70,7 @@ static INHERITED: OnceLock<Inherited> = OnceLock::new();
 pub fn register() {
     let anchor = Anchor { start: Time(clock::wall_micros()), steady: clock::boottime_micros() };
     if INHERITED.set(Inherited { anchor, hasher: RandomState::new() }).is_ok() {
-        shmem::register(Area { name: c"pg_lease", locks: LOCKS, size: layout::size, init: layout::init });
+        shmem::register(Area { name: c"pg_lease", locks: LOCKS, size: memory::size, init: memory::init });
     }
 }
 
@@ -72,13 +88,20 @@ pub fn hash(key: &Key) -> u32 {
     inherited().hasher.hash_one(key) as u32
 }
 
-/// Lease time, and what the times of rows are read against.
+/// Lease time, and what the times of rows are read against: the moment from which this server may change leases.
 ///
-/// In recovery the rows are those of a primary, with a start of its own: taken as they are.
+/// In recovery the rows are those of a primary, with a start of its own: taken as they are. After a start, a crash restart or
+/// a promotion it is the first moment that anybody asks (the launcher does at once): nothing was granted in between.
 pub fn at() -> At {
-    let anchor = inherited().anchor;
-    let start = if xact::in_recovery() { Time::NEVER } else { anchor.start };
-    At { now: anchor.time(clock::boottime_micros()), start }
+    let now = inherited().anchor.time(clock::boottime_micros());
+    if xact::in_recovery() {
+        return At { now, start: Time::NEVER };
+    }
+    let start = &memory::databases().start;
+    let known = start.load(Relaxed);
+    let known =
+        if known != 0 { known } else { start.compare_exchange(0, now.0, Relaxed, Relaxed).err().unwrap_or(now.0) };
+    At { now, start: Time(known) }
 }
 
 thread_local! {
@@ -97,7 +120,7 @@ pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
             // who is awake looks again anyway, or has what it came for
             wakes.forget(proc::my_number());
             for proc in wakes.iter() {
-                layout.seat(proc).woken.store(true, Ordering::Relaxed);
+                layout.seat(proc).woken.store(true, Relaxed);
             }
             result
         });
@@ -114,7 +137,7 @@ pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
 /// A section of a process that may have slept, with what the statistics ask of it.
 pub fn look<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> (R, Look) {
     section(|section| {
-        let was_woken = layout::get().seat(proc::my_number()).woken.swap(false, Ordering::Relaxed);
+        let was_woken = layout::get().seat(proc::my_number()).woken.swap(false, Relaxed);
         let result = f(section);
         let wakes = &section.wakes;
         (result, Look { was_told: was_woken || wakes.reaped > 0, wakes_others: !wakes.is_empty() })
@@ -131,8 +154,6 @@ pub struct Look {
 /// What a waiting process wants, for others to see.
 #[derive(Clone, Copy, Default)]
 pub struct Want {
-    /// For whom; `None`: a commit, or nobody in particular.
-    pub owner: Option<Name>,
     pub since: Time,
     /// When it gives up by itself.
     pub deadline: Option<Time>,

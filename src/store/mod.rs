@@ -9,9 +9,10 @@ use std::ops::Deref;
 
 use lease_core::{Lease, Name};
 
-use crate::pg::table::{self, Outcome, Table, View};
+use crate::pg::table::{self, Table, View};
 use crate::pg::{Error, Report, Result, sqlstate, text};
 
+pub use crate::pg::table::Outcome;
 pub use row::Row;
 
 /// What the table says of one key.
@@ -55,6 +56,16 @@ pub fn floor() -> Result<i64> {
 pub fn snapshot_agrees(key: &Name, row: Option<&Row>) -> Result<bool> {
     let seen = table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), View::Transaction, Row::read))?;
     Ok(seen.map(|row| row.lease) == row.map(|row| row.lease))
+}
+
+/// Whether there is a table to look into: the extension is installed here.
+pub fn exists() -> Result<bool> {
+    table::exists(&row::ENTRY)
+}
+
+/// Whether that error came up because the table was gone.
+pub fn is_gone(error: &Error) -> bool {
+    table::is_missing(error)
 }
 
 /// Every row, under a snapshot taken now, for the views: unlike the rest it is what SERIALIZABLE tracks.
@@ -121,24 +132,35 @@ impl Writer<'_> {
         granted_to: Edit<&[u8]>,
         payload: Edit<&[u8]>,
     ) -> Result<()> {
+        match self.try_write(key, base, new, granted_to, payload)? {
+            Outcome::Done => Ok(()),
+            Outcome::Changed => Err(changed(key)),
+            Outcome::Locked => Err(locked(key)),
+        }
+    }
+
+    /// The same, for whom it is no failure that the row is another one or locked.
+    pub fn try_write(
+        &mut self,
+        key: &Name,
+        base: Option<&Lease<Name>>,
+        new: Option<&Lease<Name>>,
+        granted_to: Edit<&[u8]>,
+        payload: Edit<&[u8]>,
+    ) -> Result<Outcome> {
         self.entries.change(key.as_bytes(), |slot| {
             let found = slot.row().as_ref().map(Row::read).transpose()?;
             if found.as_ref().map(|row| &row.lease) != base {
-                return Err(changed(key));
+                return Ok(Outcome::Changed);
             }
-            let outcome = match new {
+            match new {
                 Some(lease) => {
                     let old = found.as_ref();
                     let granted_to = granted_to.over(old.and_then(|row| row.granted_to.as_deref()));
                     let payload = payload.over(old.and_then(|row| row.payload.as_deref()));
-                    slot.put(&row::values(key, lease, granted_to, payload))?
+                    slot.put(&row::values(key, lease, granted_to, payload))
                 }
-                None => slot.delete()?,
-            };
-            match outcome {
-                Outcome::Done => Ok(()),
-                Outcome::Changed => Err(changed(key)),
-                Outcome::Locked => Err(locked(key)),
+                None => slot.delete(),
             }
         })
     }

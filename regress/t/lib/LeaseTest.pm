@@ -16,8 +16,7 @@ delete @ENV{qw(RUST_BACKTRACE PGOPTIONS)};
 $ENV{PGTZ} = 'UTC';
 
 # A running server with the extension in database postgres. Options: conf => text, start => 0, extension => 0, preload => 0,
-# init => [ options of PostgreSQL::Test::Cluster's init ], test_points => 1: with the library of `make test-points`, and a
-# function counter(name) in database postgres.
+# init => [ options of PostgreSQL::Test::Cluster's init ].
 sub lease_cluster
 {
 	my ($name, %option) = @_;
@@ -36,22 +35,10 @@ log_statement = none
 restart_after_crash = on
 });
 	$node->append_conf('postgresql.conf', $option{conf}) if defined $option{conf};
-	$node->append_conf('postgresql.conf', "dynamic_library_path = '" . test_library() . ":\$libdir'") if $option{test_points};
 	return $node unless $option{start} // 1;
 	$node->start;
 	create_lease($node) if $option{extension} // 1;
-	$node->safe_psql('postgres', q{CREATE FUNCTION counter(name text) RETURNS bigint AS 'pg_lease', 'lease_test_counter' LANGUAGE c})
-	  if $option{test_points};
 	return $node;
-}
-
-sub test_library
-{
-	my $folder = $ENV{PG_LEASE_TEST_LIBDIR} // '';
-
-	die "PG_LEASE_TEST_LIBDIR must name the folder of the library with test points (make installcheck sets it)\n"
-	  unless -e "$folder/pg_lease.so";
-	return $folder;
 }
 
 # The extension, and a helper: a key's state without its times.
@@ -120,13 +107,11 @@ sub wait_for_waiters
 	return;
 }
 
-# What has been counted since the server started: { wake_ups => ..., ... }.
+# What has been counted in the database: { wake_ups => ..., ... }.
 sub counters
 {
 	my ($node) = @_;
-	my $names = 'waits,wake_ups,hand_offs,passed_over,safety_ticks,safety_ticks_that_helped,timeouts,deadlocks';
-
-	return { map { split /\|/ } split /\n/, value($node, "SELECT n, counter(n) FROM unnest('{$names}'::text[]) n") };
+	return { map { split /\|/, $_, 2 } split /\n/, value($node, 'SELECT c.* FROM lease.stats s, json_each_text(row_to_json(s)) c') };
 }
 
 # Until a backend is no more.

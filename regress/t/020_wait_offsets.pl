@@ -1,6 +1,5 @@
 # What ends a hold, at random offsets around the moment at which somebody begins to wait: whoever waits is woken by it or by its own
 # timer, never by the safety tick.
-# With the library of `make test-points`.
 # Proves: I1, I5, A2 (for who waits already), failure row "Operation transaction aborts", failure row "Holder session terminates (clean disconnect)"
 
 use strict;
@@ -13,7 +12,7 @@ use Test::More;
 my $rounds = $ENV{PG_LEASE_ROUNDS} // 1000;
 my $pairs = 2;
 my $victims = 50;
-my $node = lease_cluster('wait_offsets', conf => "max_connections = 100\n", test_points => 1);
+my $node = lease_cluster('wait_offsets', conf => "max_connections = 100\n");
 
 # A round: who holds opens gate (pair * 10 + 1, round), which the one who waits comes through; it keeps gate (pair * 10 + 2, round) until
 # it has had its turn. Gates are advisory locks.
@@ -239,7 +238,7 @@ $killer->value("SELECT pg_advisory_unlock(1, $rounds + 1)");
 $taker->answers(undef, '', 'killed head: the one behind it met no error');
 served('killed head', $ticks);
 $_->quit foreach $killer, $taker;
-note(join ', ', map { "$_: " . counters($node)->{$_} } sort keys %{ counters($node) });
+note(join ', ', map { "$_: " . counters($node)->{$_} } qw(waits wake_ups hand_offs passed_over safety_ticks safety_ticks_that_helped));
 $node->stop;
 
 done_testing();

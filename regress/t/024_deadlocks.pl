@@ -1,6 +1,5 @@
 # Transactions that wait for each other's keys in a ring: one of them gets 40P01 after deadlock_timeout, the others go on. Contention that is
 # no ring never gets one.
-# With the library of `make test-points`.
 # Proves: I5, I10, I11, failure row "Operation transaction aborts"
 
 use strict;
@@ -11,7 +10,7 @@ use LeaseTest;
 use Test::More;
 
 my $seconds = $ENV{PG_LEASE_SECONDS} // 20;
-my $node = lease_cluster('deadlocks', conf => "deadlock_timeout = '500ms'\n", test_points => 1);
+my $node = lease_cluster('deadlocks', conf => "deadlock_timeout = '500ms'\n");
 my $nothing = 'SELECT (SELECT count(*) FROM lease.claims), (SELECT count(*) FROM lease.waiters)';
 my $n = 0;
 

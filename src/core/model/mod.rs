@@ -1,0 +1,7 @@
+//! The model (head to be written).
+
+mod check;
+mod encode;
+mod scenarios;
+mod search;
+mod world;

@@ -1,0 +1,226 @@
+//! The launcher: keeps one sweeper running in every database where the extension is used.
+//!
+//! It knows such databases from their first call and from CREATE EXTENSION; at a start it has a sweeper look into every
+//! database, one after the other, which leaves again where there is nothing to sweep. What cannot be started is tried again
+//! after a while, ever longer.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::pg::condvar::WaitEvent;
+use crate::pg::log::{self, Level};
+use crate::pg::worker::{self, Exit, Handle};
+use crate::pg::{Report, Result, clock, proc, sqlstate};
+use crate::shared;
+use crate::shared::databases::{self, Status, Sweeper};
+
+static WAIT_EVENT: WaitEvent = WaitEvent::new(c"LeaseLauncherMain");
+
+/// Microseconds on the steady clock, all of them.
+const SECOND: i64 = 1_000_000;
+/// The longest sleep.
+const IDLE: i64 = 10 * SECOND;
+/// While a command keeps a sweeper out of its database: nobody tells when it ends.
+const HELD_OFF: i64 = SECOND / 4;
+/// Between two attempts to start a sweeper: at first, and at most.
+const RETRY: i64 = SECOND;
+const RETRY_MOST: i64 = 60 * SECOND;
+/// No slot for a worker: when somebody else's ends is not told either.
+const NO_SLOT_MOST: i64 = 10 * SECOND;
+/// A sweeper that ran for so long has not failed at once.
+const SETTLED: i64 = 60 * SECOND;
+/// How long a start may take that another launcher asked for.
+const STARTING: i64 = 10 * SECOND;
+/// The clocks' difference that is logged, and how often.
+const CLOCK_DIFFERENCE: i64 = SECOND;
+const CLOCK_LOG: i64 = 24 * 3600 * SECOND;
+
+pub fn register() -> Result<()> {
+    worker::register(c"pg_lease launcher", c"pg_lease_launcher", 1)
+}
+
+/// What this process knows of one database's sweeper beyond its slot.
+#[derive(Default)]
+struct Start {
+    handle: Option<Handle>,
+    /// When it was asked for, or seen running first.
+    since: i64,
+    failures: u32,
+    /// Not before.
+    retry_at: i64,
+}
+
+impl Start {
+    fn put_off(&mut self, now: i64, most: i64) {
+        self.handle = None;
+        self.retry_at = now + (RETRY << self.failures.min(16)).min(most);
+        self.failures += 1;
+    }
+
+    /// It found no extension, and now somebody says there is one: the first time one may believe that at once.
+    fn believe(&mut self, now: i64) {
+        if self.failures > 0 {
+            self.put_off(now, NO_SLOT_MOST);
+        } else {
+            self.failures = 1;
+        }
+        self.handle = None;
+    }
+}
+
+struct Launcher {
+    starts: HashMap<u32, Start>,
+    /// Databases that have not been looked into since the start of this process.
+    unknown: VecDeque<u32>,
+    /// The log has the line about worker slots.
+    told_no_slot: bool,
+}
+
+pub fn main(_: u32) -> Result<Exit> {
+    worker::at_exit(|_| databases::set_launcher(None))?;
+    databases::set_launcher(Some(proc::my_number()));
+    worker::connect(None)?;
+    let unknown = worker::transaction(c"lease launcher", worker::databases)?.into();
+    let mut launcher = Launcher { starts: HashMap::new(), unknown, told_no_slot: false };
+    loop {
+        let wake_at = launcher.round()?;
+        log_clock()?;
+        worker::report_statistics()?;
+        let sleep = (wake_at - clock::boottime_micros()).clamp(0, IDLE);
+        if worker::sleep((sleep + 999) / 1000, &WAIT_EVENT)? {
+            return Ok(Exit::Asked);
+        }
+    }
+}
+
+impl Launcher {
+    /// Sees to every database; when to do so again at the latest.
+    fn round(&mut self) -> Result<i64> {
+        let now = clock::boottime_micros();
+        let mut sweepers = databases::list();
+        let settled = |s: &Sweeper| matches!(s.status, Status::Running | Status::Failed | Status::HeldOff);
+        if sweepers.iter().all(settled)
+            && let Some(database) = self.unknown.pop_front()
+        {
+            databases::announce(database, shared::at().now);
+            sweepers = databases::list();
+        }
+        self.starts
+            .retain(|database, start| now - start.since < SETTLED || sweepers.iter().any(|s| s.database == *database));
+
+        self.told_no_slot &= sweepers.iter().any(|s| s.status == Status::NoSlot);
+
+        let mut wake_at = now + IDLE;
+        let mut due: Vec<u32> = Vec::new();
+        for sweeper in &sweepers {
+            let start = self.starts.entry(sweeper.database).or_default();
+            match see_to(start, sweeper, now) {
+                Next::Start => due.push(sweeper.database),
+                Next::Later(then) => wake_at = wake_at.min(then),
+            }
+        }
+        if due.is_empty() {
+            return Ok(wake_at);
+        }
+
+        let connectable = worker::transaction(c"lease launcher", worker::databases)?;
+        for database in due {
+            if !connectable.contains(&database) {
+                databases::forget(database);
+                self.starts.remove(&database);
+                continue;
+            }
+            wake_at = wake_at.min(self.start(database, now)?);
+        }
+        Ok(wake_at)
+    }
+
+    fn start(&mut self, database: u32, now: i64) -> Result<i64> {
+        let name = format!("pg_lease sweeper for database {database}");
+        let handle = worker::start(&name, c"pg_lease sweeper", c"pg_lease_sweeper", database)?;
+        let start = self.starts.entry(database).or_default();
+        start.since = now;
+        if handle.is_some() {
+            start.handle = handle;
+            // unless it is there already, and says itself that it runs
+            databases::set_status(database, Status::Starting);
+            return Ok(now + STARTING);
+        }
+        start.put_off(now, NO_SLOT_MOST);
+        databases::set_status(database, Status::NoSlot);
+        if !self.told_no_slot {
+            self.told_no_slot = true;
+            log::emit(
+                Level::Log,
+                &Report::new(
+                    sqlstate::SUCCESSFUL_COMPLETION,
+                    format!("no background worker slot is free for the lease sweeper of database {database}"),
+                )
+                .detail("Leases lapse all the same; until a slot is free their rows show it late.")
+                .hint("You might need to increase max_worker_processes."),
+            )?;
+        }
+        Ok(start.retry_at)
+    }
+}
+
+enum Next {
+    Start,
+    /// Not before that, unless something happens.
+    Later(i64),
+}
+
+fn see_to(start: &mut Start, sweeper: &Sweeper, now: i64) -> Next {
+    if sweeper.pid.is_some() {
+        if start.since == 0 {
+            start.since = now;
+        }
+        if now - start.since >= SETTLED {
+            start.failures = 0;
+        }
+        return Next::Later(now + IDLE);
+    }
+    if sweeper.held_off {
+        databases::set_status(sweeper.database, Status::HeldOff);
+        start.handle = None;
+        return Next::Later(now + HELD_OFF);
+    }
+    match (&start.handle, sweeper.status) {
+        (Some(handle), Status::Starting) if !handle.has_stopped() => Next::Later(now + STARTING),
+        (None, Status::Starting) if now - start.since < STARTING => {
+            // of the launcher before this one
+            if start.since == 0 {
+                start.since = now;
+            }
+            Next::Later(now + SECOND)
+        }
+        (_, Status::HeldOff) => Next::Start,
+        (handle, status) => {
+            if status == Status::Wanted && handle.is_some() {
+                start.believe(now);
+            } else if status == Status::Starting || handle.is_some() {
+                // it came and went
+                start.put_off(now, RETRY_MOST);
+                databases::set_status(sweeper.database, Status::Failed);
+            }
+            if start.retry_at <= now { Next::Start } else { Next::Later(start.retry_at) }
+        }
+    }
+}
+
+/// Leases do not follow a step of the wall clock, which may surprise whoever compares.
+fn log_clock() -> Result<()> {
+    let difference = shared::at().now.0 - clock::wall_micros();
+    if difference.abs() <= CLOCK_DIFFERENCE || !databases::clock_log_is_due(clock::boottime_micros(), CLOCK_LOG) {
+        return Ok(());
+    }
+    let (seconds, way) = (difference.abs() as f64 / 1e6, if difference > 0 { "ahead of" } else { "behind" });
+    log::emit(
+        Level::Log,
+        &Report::new(
+            sqlstate::SUCCESSFUL_COMPLETION,
+            format!("the lease clock is {seconds:.3} s {way} the wall clock, which was stepped"),
+        )
+        .detail("No lease ends earlier or later for it. See view lease.clock.")
+        .hint("The two agree again after a restart of the server."),
+    )
+}

@@ -1,0 +1,168 @@
+//! The sweeper of one database: sleeps until the earliest deadline it knows, then writes down what has lapsed.
+//!
+//! It knows deadlines from one scan of the table and, from then on, from the feed. It never believes them: at a deadline the
+//! row is read, and if the lease was prolonged it is filed again. Outside its short transactions it holds nothing.
+
+use std::cell::Cell;
+
+use lease_core::{Deadlines, Name, State, Time};
+
+use crate::pg::condvar::WaitEvent;
+use crate::pg::worker::{self, Exit};
+use crate::pg::{Result, test_point};
+use crate::session::{self, Fate};
+use crate::shared::Counter;
+use crate::shared::databases::{self, Leaving};
+use crate::shared::feed::{self, Cursor};
+use crate::shared::{self, MAX_CLAIMS, SWEEP_BATCH};
+use crate::store;
+
+static WAIT_EVENT: WaitEvent = WaitEvent::new(c"LeaseSweeperMain");
+
+/// After so long without anything to do it looks around, in microseconds.
+const IDLE: i64 = 60_000_000;
+
+/// When to come back to a key that somebody is changing, in microseconds.
+const BUSY: i64 = 1_000_000;
+
+thread_local! {
+    static DATABASE: Cell<u32> = const { Cell::new(0) };
+    static LEAVING: Cell<Option<End>> = const { Cell::new(None) };
+}
+
+/// Why this process ends, where it is not an error.
+#[derive(Clone, Copy)]
+enum End {
+    NotInstalled,
+    HeldOff,
+    Asked,
+}
+
+/// `database`: which one.
+pub fn main(database: u32) -> Result<Exit> {
+    DATABASE.set(database);
+    // before there is anything to undo
+    worker::at_exit(leave)?;
+    if !databases::attach(database) {
+        return Ok(Exit::Done);
+    }
+    let end = match sweep(database) {
+        // dropped in the middle of something: the process ends, and its transaction with it
+        Err(error) if store::is_gone(&error) => End::NotInstalled,
+        result => result?,
+    };
+    LEAVING.set(Some(end));
+    Ok(match end {
+        End::NotInstalled | End::HeldOff => Exit::Done,
+        End::Asked => Exit::Asked,
+    })
+}
+
+fn leave(error: Option<&str>) {
+    let leaving = match LEAVING.get() {
+        Some(End::NotInstalled) => Leaving::NotInstalled,
+        Some(End::HeldOff) => Leaving::HeldOff,
+        Some(End::Asked) | None => Leaving::Failed(error),
+    };
+    databases::detach(DATABASE.get(), &leaving);
+}
+
+fn sweep(database: u32) -> Result<End> {
+    // whoever needs the database to itself has asked before the first look into it
+    if databases::asked_of(database).leave {
+        return Ok(End::HeldOff);
+    }
+    worker::connect(Some(database))?;
+    let mut cursor = Cursor::now();
+    let mut deadlines: Deadlines<Box<[u8]>> = Deadlines::default();
+    let mut look = true;
+    loop {
+        let asked = databases::asked_of(database);
+        if asked.leave {
+            return Ok(End::HeldOff);
+        }
+        look |= asked.rescan;
+        if !cursor.read(database, |key, deadline| deadlines.file(key.as_bytes().into(), deadline)) {
+            Counter::RingOverflows.add(1);
+            look = true;
+        }
+        if look {
+            if !scan(&mut deadlines)? {
+                return Ok(End::NotInstalled);
+            }
+            look = false;
+            // what was written meanwhile
+            continue;
+        }
+
+        let due = deadlines.take_due(shared::at().now, batch());
+        if !due.is_empty() {
+            pass(&due, &mut deadlines)?;
+            continue;
+        }
+        let now = shared::at().now;
+        let next = deadlines.earliest();
+        databases::show(next, deadlines.len());
+        let until = next.unwrap_or(Time::NEVER).min(now.plus(IDLE));
+        worker::report_statistics()?;
+        if !cursor.settle(until) {
+            continue;
+        }
+        // round up: a timer that fires early would only look in vain
+        let asked_to_end = worker::sleep((until.since(now).max(0) + 999) / 1000, &WAIT_EVENT)?;
+        feed::awake();
+        if asked_to_end {
+            return Ok(End::Asked);
+        }
+        if shared::at().now >= now.plus(IDLE) {
+            // in a database that lost the extension unnoticed
+            look = !worker::transaction(c"lease sweep", store::exists)?;
+        }
+    }
+}
+
+/// One transaction's worth, within what sessions need of the room for claims.
+fn batch() -> usize {
+    let most = (MAX_CLAIMS.get() / 4).max(1);
+    usize::try_from(SWEEP_BATCH.get().min(most)).unwrap_or(1)
+}
+
+/// Files every lease that the table shows as held; false: there is no table.
+fn scan(deadlines: &mut Deadlines<Box<[u8]>>) -> Result<bool> {
+    deadlines.clear();
+    let there = worker::transaction(c"lease scan", || {
+        if !store::exists()? {
+            return Ok(false);
+        }
+        let at = shared::at();
+        store::scan(|key, row| {
+            if row.lease.state == State::Held {
+                deadlines.file(key.as_bytes().into(), row.lease.expiry(at));
+            }
+            Ok(())
+        })?;
+        Ok(true)
+    })?;
+    if there {
+        Counter::Rescans.add(1);
+    }
+    Ok(there)
+}
+
+fn pass(due: &[Box<[u8]>], deadlines: &mut Deadlines<Box<[u8]>>) -> Result<()> {
+    test_point!("sweep")?;
+    let keys: Vec<Name> = due.iter().filter_map(|key| Name::new(key).ok()).collect();
+    let fates = session::lapse(&keys)?;
+    let now = shared::at().now;
+    Counter::SweepPasses.add(1);
+    Counter::SweepRows.add(keys.len() as u64);
+    for (key, fate) in due.iter().zip(fates) {
+        match fate {
+            Fate::Lapsed(over_since) => databases::count_lapse(now.since(over_since)),
+            Fate::Live(until) => deadlines.file(key.clone(), until),
+            Fate::Busy => deadlines.file(key.clone(), now.plus(BUSY)),
+            Fate::Unowned => (),
+        }
+    }
+    Ok(())
+}
