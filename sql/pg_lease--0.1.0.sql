@@ -151,12 +151,44 @@ CREATE FUNCTION lease.inspect(
 COMMENT ON FUNCTION lease.inspect(text)
 	IS 'What the lease of a key is now: free, held or lapsed';
 
+CREATE FUNCTION lease.guard(
+	key text,
+	owner text,
+	epoch bigint,
+	OUT expires_at timestamp with time zone
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_guard';
+COMMENT ON FUNCTION lease.guard(text, text, bigint)
+	IS 'Let the transaction commit only if this owner still holds the key with this epoch';
+
+CREATE FUNCTION lease.fence()
+	RETURNS trigger
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_fence';
+COMMENT ON FUNCTION lease.fence()
+	IS 'Trigger, BEFORE INSERT OR UPDATE OR DELETE, FOR EACH ROW: rows can be written only under a guard';
+
 CREATE FUNCTION lease.now()
 	RETURNS timestamp with time zone
 	LANGUAGE c VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'lease_now';
 COMMENT ON FUNCTION lease.now()
 	IS 'The lease clock, which every expiry is judged by';
+
+----------------------------------------------------------------------------------------------------------------------
+-- Administration
+----------------------------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION lease.force_release(
+	key text,
+	OUT owner text,
+	OUT epoch bigint
+)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_force_release';
+COMMENT ON FUNCTION lease.force_release(text)
+	IS 'End whatever hold and uncommitted change of a key there is; tells owner and epoch as they were';
 
 ----------------------------------------------------------------------------------------------------------------------
 -- Views
@@ -386,7 +418,7 @@ COMMENT ON FUNCTION lease.reset_stats() IS 'Let the counters of lease.stats begi
 ----------------------------------------------------------------------------------------------------------------------
 
 -- They are to be these, whatever ALTER DEFAULT PRIVILEGES says here: nobody but the owner reaches the tables or enters
--- the schema; who is let in by USAGE may call and look.
+-- the schema; who is let in by USAGE may call and look, administration excepted.
 DO $$
 DECLARE
 	kind text;
@@ -407,6 +439,11 @@ BEGIN
 			SELECT 'TABLE', 'lease.' || pg_catalog.quote_ident(relname), relowner, relacl
 			FROM pg_catalog.pg_class
 			WHERE relnamespace = 'lease'::pg_catalog.regnamespace AND relkind IN ('r', 'v')
+			UNION ALL
+			SELECT 'FUNCTION', oid::pg_catalog.regprocedure::text, proowner,
+				coalesce(proacl, pg_catalog.acldefault('f', proowner))
+			FROM pg_catalog.pg_proc
+			WHERE pronamespace = 'lease'::pg_catalog.regnamespace
 		) AS object (kind, name, owner, acl),
 			pg_catalog.aclexplode(object.acl) AS acl
 		WHERE acl.grantee <> object.owner
@@ -418,4 +455,4 @@ $$;
 
 GRANT SELECT ON lease.leases, lease.claims, lease.waiters, lease.clock, lease.stats, lease.sweepers TO PUBLIC;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO PUBLIC;
-REVOKE EXECUTE ON FUNCTION lease.reset_stats() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION lease.force_release(text), lease.reset_stats() FROM PUBLIC;

@@ -9,6 +9,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use LeaseTest;
 use Test::More;
+use Time::HiRes 'time';
 
 my $node = lease_cluster('waits');
 my ($a, $b) = map { session($node) } 1 .. 2;
@@ -70,6 +71,22 @@ foreach my $case (@cases)
 	$a->run('COMMIT') if $end =~ / TO |1 \/ 0/;
 	nothing_left($name);
 }
+
+# --- Forty times woken by the commit: had it been a tick of one second that helped, forty of them would be far over the bound.
+held();
+my $woken = 0;
+foreach (1 .. 40)
+{
+	$a->value('BEGIN');
+	$a->value(renew());
+	$b->send(renew());
+	wait_for_wait($node, $b);
+	my $from = time;
+	$a->value('COMMIT');
+	$b->answer->{rows} eq 'ok' or die 'not renewed';
+	$woken += time - $from;
+}
+cmp_ok($woken, '<', 10, 'forty waits are woken by the end of what they waited for');
 
 # --- A closed connection is an end like any other.
 held();

@@ -1,5 +1,5 @@
 # The wall clock is stepped: while the server runs nothing changes; at the next start lease time follows, and no lease outlives its
-# ttl by it. The server's wall clock is shifted by a small library of the tests' own (lib/clockshim.c).
+# ttl by it. The server's wall clock is shifted by lib/ShiftedClock.pm.
 # Proves: I1, I2, I5, I7, D3, R1, R2, failure row "Clock discontinuity on the server"
 
 use strict;
@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use LeaseTest;
+use ShiftedClock;
 use Test::More;
 
 if ($^O ne 'linux')
@@ -15,29 +16,9 @@ if ($^O ne 'linux')
 	plan skip_all => 'shifts the wall clock by means of Linux';
 }
 
-my $dir = PostgreSQL::Test::Utils::tempdir();
-PostgreSQL::Test::Utils::system_or_bail('cc', '-O', '-shared', '-fPIC', '-o', "$dir/clockshim.so", "$FindBin::RealBin/lib/clockshim.c", '-ldl');
-sub set_clock
-{
-	my ($hours) = @_;
-	# in place: the server has it mapped
-	open my $file, (-e "$dir/shift" ? '+<:raw' : '>:raw'), "$dir/shift" or die $!;
-	syswrite $file, pack('q', $hours * 3600 * 1e9) or die $!;
-	close $file;
-	return;
-}
-set_clock(0);
-
+my $clock = ShiftedClock->new;
 my $node = lease_cluster('clock', start => 0);
-sub with_shifted_clock
-{
-	my ($action) = @_;
-	local $ENV{CLOCKSHIM_FILE} = "$dir/shift";
-	local $ENV{LD_PRELOAD} = "$dir/clockshim.so";
-	$node->$action;
-	return;
-}
-with_shifted_clock('start');
+$clock->run($node, 'start');
 create_lease($node);
 my $session = session($node);
 my $wall = 'clock_timestamp()';
@@ -46,7 +27,7 @@ my $wall = 'clock_timestamp()';
 $session->value(q{SELECT lease.acquire('held', 'ann', '30 min')});
 my $before = $session->value('SELECT lease.now()');
 my $wall_before = $session->value("SELECT $wall");
-set_clock(2);
+$clock->set(2);
 $session->answers("SELECT $wall > timestamptz '$wall_before' + interval '119 min'", 't', 'the wall clock jumped two hours ahead');
 $session->answers("SELECT lease.now() BETWEEN '$before' AND timestamptz '$before' + interval '5 min'", 't', 'lease time did not');
 row_is($node, "SELECT lease.now() BETWEEN '$before' AND timestamptz '$before' + interval '5 min'", 't', 'in no session');
@@ -55,7 +36,7 @@ $session->answers(q{SELECT acquired FROM lease.acquire('held', 'bob', '1 hour')}
 $session->answers(q{SELECT status FROM lease.renew('held', 'ann', 1, '30 min')}, 'ok', 'ahead: its holder renews');
 $session->answers(q{SELECT remaining BETWEEN '29 min' AND '30 min' FROM lease.inspect('held')}, 't', 'ahead: remaining is what is left');
 $session->value(q{SELECT lease.acquire('short', 'ann', '2 s')});
-set_clock(-3);
+$clock->set(-3);
 $session->answers("SELECT $wall < timestamptz '$wall_before'", 't', 'the wall clock jumped back five hours');
 $session->answers("SELECT lease.now() BETWEEN '$before' AND timestamptz '$before' + interval '5 min'", 't', 'lease time did not');
 $session->answers(q{SELECT acquired FROM lease.acquire('short', 'bob', '1 hour')}, 'f', 'back: a lease lives on');
@@ -73,7 +54,7 @@ row_is($node, q{SELECT state_of('held'), state_of('short')}, 'held ann 1|held bo
 # --- The server starts anew while the wall clock stands back: leases granted in what is now the future end a ttl after the start.
 $node->safe_psql('postgres', q{SELECT lease.acquire('granted later', 'ann', '4 s'), lease.acquire('granted later 2', 'ann', '1 hour'), lease.acquire('freed later', 'ann', '1 hour')});
 $node->safe_psql('postgres', q{SELECT lease.release('freed later', 'ann', 1)});
-with_shifted_clock('restart');
+$clock->run($node, 'restart');
 $session = session($node);
 $session->answers("SELECT lease.now() < '$before' AND abs(extract(epoch FROM lease.now() - $wall)) < 10", 't', 'a start with the clock set back: lease time follows');
 $session->answers(q{SELECT state_of('granted later')}, 'held ann 1', 'a lease of the future is still held');
@@ -88,13 +69,13 @@ $session->answers(q{SELECT acquired, epoch FROM lease.acquire('granted later', '
 $session->answers(q{SELECT status FROM lease.renew('granted later 2', 'ann', 1, '1 hour')}, 'ok', 'one renewed in time goes on');
 
 # --- The server starts anew with the wall clock ahead: everything that ends before is over (D3).
-set_clock(48);
-with_shifted_clock('restart');
+$clock->set(48);
+$clock->run($node, 'restart');
 $session = session($node);
 $session->answers("SELECT abs(extract(epoch FROM lease.now() - $wall)) < 10", 't', 'a start with the clock ahead: lease time follows');
 $session->answers(q{SELECT DISTINCT state FROM lease.leases}, 'lapsed', 'everything has lapsed');
 $session->answers(q{SELECT acquired, epoch FROM lease.acquire('granted later 2', 'bob', '1 hour')}, 't|2', 'and can be had at once');
 $session->quit;
-with_shifted_clock('stop');
+$clock->run($node, 'stop');
 
 done_testing();

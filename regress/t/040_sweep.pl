@@ -131,6 +131,30 @@ $a->value('SELECT pg_sleep(0.5)');
 my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at);
 is(scalar(() = $log =~ /lease of key "$_" lapsed/g), 1, "$_: one line") foreach ('told', 'met');
 
+# --- REPEATABLE READ: a lapse that was written after the snapshot is a change, one that was not is none.
+$pid = value($node, q{SELECT pid FROM lease.sweepers WHERE database = 'postgres'});
+foreach my $eager (1, 0)
+{
+	my $key = $eager ? 'rr swept' : 'rr not swept';
+	kill 'STOP', $pid unless $eager;
+	$b->value("SELECT lease.acquire('$key', 'ann', '500 ms')");
+	$a->value("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT state_of('$key')");
+	$eager ? swept("key = '$key'", 'swept after the snapshot') : $b->value('SELECT pg_sleep(0.6)');
+	$a->answers("SELECT acquired FROM lease.acquire('$key', 'bob', '1 hour')", $eager ? '40001' : 't', "$key: acquired under a snapshot from before");
+	$a->value('ROLLBACK');
+}
+kill 'CONT', $pid;
+
+# --- What is set for the database does not get in its way.
+$node->safe_psql('template1', "ALTER DATABASE postgres SET $_") foreach (
+	'default_transaction_read_only = on', q{default_transaction_isolation = 'serializable'}, q{statement_timeout = '1ms'}, q{lock_timeout = '1ms'});
+$a->value("SELECT pg_terminate_backend($pid)");
+ok($node->poll_query_until('template1', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pg_lease sweeper' AND pid <> $pid"), 'a new one');
+$a->value(q{SELECT lease.acquire('settings', 'ann', '300 ms')});
+$a->value(q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP PERFORM pg_sleep(0.1); EXIT WHEN EXISTS (SELECT FROM lease.entry WHERE key = 'settings' AND state = 'l'); END LOOP; END $$});
+$a->answers(q{SELECT state FROM lease.entry WHERE key = 'settings'}, 'l', 'sweeps in a database that is read-only and serializable by default');
+$node->safe_psql('template1', 'ALTER DATABASE postgres RESET ALL');
+
 # --- Idle: no transaction, no snapshot, less than one wake-up a second.
 $node->poll_query_until('postgres', q{SELECT bool_and(state = 'idle') FROM pg_stat_activity WHERE backend_type LIKE 'pg_lease%'}) or die;
 row_is($node, q{SELECT count(*), count(xact_start), count(backend_xmin), count(backend_xid) FROM pg_stat_activity WHERE backend_type LIKE 'pg_lease%'}, '2|0|0|0', 'both workers: no transaction, no snapshot');

@@ -68,6 +68,13 @@ sweeps($_, "$_ is swept") foreach ('source', 'copy');
 quick($admin, 'CREATE DATABASE source TEMPLATE copy', '42P04', 'one that fails');
 sweeps('copy', 'and its template is swept afterwards');
 
+create_lease($node, 'template1');
+sweeper('template1');
+quick($admin, 'CREATE DATABASE from_template1', '', 'CREATE DATABASE with a sweeper in template1');
+row_is_in('from_template1', q{SELECT acquired, epoch FROM lease.acquire('k', 'ann', '1 hour')}, 't|1', 'the new one has leases');
+sweeps($_, "$_ is swept") foreach ('from_template1', 'template1');
+$node->safe_psql('template1', 'DROP FUNCTION state_of; DROP EXTENSION pg_lease');
+
 # --- ALTER DATABASE.
 quick($admin, 'ALTER DATABASE copy RENAME TO renamed', '', 'ALTER DATABASE ... RENAME');
 sweeps('renamed', 'is swept under its new name');

@@ -2,7 +2,9 @@
 //!
 //! | module | functions |
 //! |---|---|
-//! | `operations` | acquire, wait_acquire, renew, release, inspect |
+//! | `operations` | acquire, wait_acquire, renew, release, inspect, guard |
+//! | `fence` | the trigger fence |
+//! | `administration` | force_release |
 //! | `views` | now, what the views are made of, reset_stats |
 //! | `input` | arguments and what is said about wrong ones |
 //! | `output` | states, times and spans as SQL values |
@@ -17,6 +19,8 @@
 //! COMMIT: its row was written directly), 53200 (no room for another claim), LE001 (here or at COMMIT: the transaction's own
 //! change of the key is past its deadline or was broken).
 
+mod administration;
+mod fence;
 mod input;
 mod operations;
 mod output;
@@ -29,6 +33,11 @@ pg_function!(lease_wait_acquire, operations::wait_acquire);
 pg_function!(lease_renew, operations::renew);
 pg_function!(lease_release, operations::release);
 pg_function!(lease_inspect, operations::inspect);
+
+pg_function!(lease_guard, operations::guard);
+pg_function!(lease_fence, fence::fence);
+
+pg_function!(lease_force_release, administration::force_release);
 
 pg_function!(lease_now, views::now);
 pg_function!(lease_list_leases, views::list_leases);

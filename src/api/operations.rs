@@ -107,3 +107,19 @@ pub fn inspect(call: Call<'_>) -> Result<Reply<'_>> {
         Value::Bool(found.in_flight),
     ])
 }
+
+/// `lease.guard(key text, owner text, epoch bigint)` returns `expires_at timestamptz`: S8, S9; I3.
+///
+/// - Arguments as of `renew`.
+/// - Raises LE003 (another holder, or none), LE001 (lapsed), LE002 (acquired again since), looked for in this order.
+/// - The transaction's COMMIT raises the same unless the lease is still held so, and no takeover, release or force_release
+///   becomes visible before the commit does.
+/// - Does not wait. REPEATABLE READ and SERIALIZABLE: 40001 if the snapshot is from before this term.
+/// - In a read-only transaction and on a standby it is judged at the call only.
+pub fn guard(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    let key = input::name(call, 0, "key")?;
+    let owner = input::name(call, 1, "owner")?;
+    let epoch = input::epoch(call, 2)?;
+    call.value(output::time(session::guard(key, owner, epoch)?))
+}

@@ -227,10 +227,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 return self.conflict(ask, i, WaitsFor::Change, until, brief);
             }
         }
+        if let Some(i) = index
+            && (kind == Kind::Maintenance || matches!(ask.request, Request::Acquire { .. }))
+            && self.foreign_guard_is_sealed(i, me)
+        {
+            // a lease that ended under a sealed guard is not to be told over before what the guard protects is visible;
+            // a guard sealed later fails, as the lease has ended
+            return self.conflict(ask, i, WaitsFor::Guard, Time::NEVER, true);
+        }
         if let (Some(i), Request::Acquire { owner, .. }) = (index, &ask.request) {
-            if self.foreign_guard_is_sealed(i, me) {
-                return self.conflict(ask, i, WaitsFor::Guard, Time::NEVER, true);
-            }
             let own_lease = live.is_some_and(|l| l.owner == Some(*owner));
             if !own_lease && claim.is_none_or(|c| c.tx != me) {
                 let by_claim = match foreign {
@@ -506,8 +511,16 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// Judges a guard and reserves its place (rule 8). The judgement is repeated at the commit.
-    pub(crate) fn guard(&mut self, me: Tx, key: &K, hash: u32, owner: O, epoch: i64, seen: &Seen<O>) -> GuardOutcome {
+    /// Judges a guard and reserves its place (rule 8), unless the transaction has one for it (`slot`). The judgement is
+    /// repeated at the commit.
+    pub(crate) fn guard(
+        &mut self,
+        me: Tx,
+        (key, hash): (&K, u32),
+        (owner, epoch): (O, i64),
+        seen: &Seen<O>,
+        slot: Option<u32>,
+    ) -> GuardOutcome {
         let lease = match seen {
             Seen::Pending(change) => {
                 if !self.owns(me, key, hash, change.serial) {
@@ -516,7 +529,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 change.lease
             }
             Seen::Row { lease, version, .. } => {
-                if self.version(hash) != *version {
+                // a change that is visible, but whose claim is not ended yet, may have hidden the row from the reader
+                if self.version(hash) != *version || self.find(key, hash).is_some_and(|i| self.reap(i)) {
                     return GuardOutcome::Again;
                 }
                 *lease
@@ -526,6 +540,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let Some(lease) = lease.filter(|_| status == Status::Ok) else {
             return GuardOutcome::Refused(status);
         };
+        let expires_at = lease.expiry(self.at);
+        if let Some(slot) = slot {
+            return GuardOutcome::Reserved { slot, expires_at };
+        }
         let slot = self.memory.head.free_guard;
         if slot == NONE {
             return GuardOutcome::Full;
@@ -539,7 +557,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let next = self.entry(entry).guards;
         self.memory.guards[slot as usize] = GuardSlot { tx: me, sealed: false, entry, next };
         self.entry_mut(entry).guards = slot;
-        GuardOutcome::Reserved { slot, expires_at: lease.expiry(self.at) }
+        GuardOutcome::Reserved { slot, expires_at }
     }
 
     /// Gives a guard's place back and lets those proceed who waited for it.

@@ -54,12 +54,16 @@ pub struct Commit<K, O> {
     me: Tx,
     stakes: Vec<Stake<K>>,
     pub(crate) guards: Vec<Guard<K, O>>,
+    /// For each guard, what the transaction itself makes of the key.
+    own: Vec<Option<Lease<O>>>,
     pub(crate) phase: Phase<K>,
 }
 
 impl<K: Id, O: Id> Commit<K, O> {
     pub fn new<X>(me: Tx, changes: &Transaction<K, O, X>) -> Commit<K, O> {
-        Commit { me, stakes: changes.stakes().collect(), guards: changes.guards().collect(), phase: Phase::Seal }
+        let guards: Vec<Guard<K, O>> = changes.guards().collect();
+        let own = guards.iter().map(|g| changes.pending(&g.key).and_then(|p| p.change.lease)).collect();
+        Commit { me, stakes: changes.stakes().collect(), guards, own, phase: Phase::Seal }
     }
 
     pub fn next(&self) -> CommitStep<K> {
@@ -95,13 +99,15 @@ impl<K: Id, O: Id> Commit<K, O> {
     }
 
     /// Judges one guard by a row read after the seal. No takeover can become visible any more, so what the row says now it
-    /// said at the seal; a grant of the transaction's own does as well, since its claim is sealed with it.
+    /// said at the seal; a grant or renewal of the transaction's own does as well, since its claim is sealed with it.
     pub fn checked(&mut self, row: Option<&Lease<O>>) {
         let Phase::Check { next, sealed } = self.phase else { return };
         let Some(guard) = self.guards.get(next) else { return };
         let own = guard.own.is_some_and(|(serial, until)| {
             sealed.now < until && self.stakes.iter().any(|s| s.key == guard.key && s.serial == serial)
         });
+        let held = self.own.get(next).copied().flatten();
+        let own = own || holds(held.as_ref(), guard.owner, guard.epoch, sealed) == Status::Ok;
         let status = if own { Status::Ok } else { holds(row, guard.owner, guard.epoch, sealed) };
         self.phase = match status {
             Status::Ok => Phase::Check { next: next + 1, sealed },

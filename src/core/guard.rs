@@ -35,6 +35,7 @@ pub struct Guarding<K, O> {
     hash: u32,
     owner: O,
     epoch: i64,
+    slot: Option<u32>,
     pub(crate) phase: Phase<K, O>,
 }
 
@@ -42,7 +43,12 @@ impl<K: Id, O: Id> Guarding<K, O> {
     /// `pending`: what the transaction already has pending on the key.
     pub fn new(me: Tx, key: K, hash: u32, owner: O, epoch: i64, pending: Option<Change<O>>) -> Guarding<K, O> {
         let phase = pending.map_or(Phase::Sample, |change| Phase::Decide(Seen::Pending(change)));
-        Guarding { me, key, hash, owner, epoch, phase }
+        Guarding { me, key, hash, owner, epoch, slot: None, phase }
+    }
+
+    /// The transaction has guarded the same already, and has that place for it.
+    pub fn again(self, slot: u32) -> Guarding<K, O> {
+        Guarding { slot: Some(slot), ..self }
     }
 
     pub fn next(&self) -> Next {
@@ -68,8 +74,8 @@ impl<K: Id, O: Id> Guarding<K, O> {
     /// One section.
     pub fn decide(&mut self, section: &mut Section<'_, K, O>) {
         let Phase::Decide(seen) = self.phase else { return };
-        let Guarding { me, key, hash, owner, epoch, .. } = *self;
-        self.phase = match section.guard(me, &key, hash, owner, epoch, &seen) {
+        let Guarding { me, key, hash, owner, epoch, slot, .. } = *self;
+        self.phase = match section.guard(me, (&key, hash), (owner, epoch), &seen, slot) {
             GuardOutcome::Again => Phase::Read { version: section.version(hash) },
             GuardOutcome::Reserved { slot, expires_at } => {
                 let own = match seen {

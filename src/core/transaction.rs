@@ -41,11 +41,21 @@ pub struct Transaction<K, O, X> {
     /// Which chain got a change at which level, in order.
     log: Vec<(u32, usize)>,
     pub(crate) guards: Vec<(u32, Guard<K, O>)>,
+    /// The latest guard of each guarded key, and for each guard the one before it on the same key.
+    guard_by_key: HashMap<K, usize>,
+    guard_before: Vec<Option<usize>>,
 }
 
 impl<K: Id, O: Id, X> Default for Transaction<K, O, X> {
     fn default() -> Self {
-        Transaction { chains: Vec::new(), by_key: HashMap::new(), log: Vec::new(), guards: Vec::new() }
+        Transaction {
+            chains: Vec::new(),
+            by_key: HashMap::new(),
+            log: Vec::new(),
+            guards: Vec::new(),
+            guard_by_key: HashMap::new(),
+            guard_before: Vec::new(),
+        }
     }
 }
 
@@ -80,8 +90,35 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
         }
     }
 
+    /// A guard in a place that is known already is the same one, judged anew.
     pub fn add_guard(&mut self, level: u32, guard: Guard<K, O>) {
+        let known = self.guards_of(&guard.key).find(|i| self.guards[*i].1.slot == guard.slot);
+        if let Some(known) = known {
+            self.guards[known].1 = guard;
+            return;
+        }
+        self.guard_before.push(self.guard_by_key.insert(guard.key, self.guards.len()));
         self.guards.push((level, guard));
+    }
+
+    /// A key's guards, latest first.
+    fn guards_of(&self, key: &K) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(self.guard_by_key.get(key).copied(), |i| self.guard_before[*i])
+    }
+
+    /// The latest guard of a key.
+    pub fn guard_of(&self, key: &K) -> Option<&Guard<K, O>> {
+        self.guard_by_key.get(key).map(|i| &self.guards[*i].1)
+    }
+
+    /// The guard that demands exactly this.
+    pub fn same_guard(&self, key: &K, owner: O, epoch: i64) -> Option<&Guard<K, O>> {
+        self.guards_of(key).map(|i| &self.guards[i].1).find(|g| g.owner == owner && g.epoch == epoch)
+    }
+
+    /// How many places it takes in what is shared: one for each key changed, one for each guard.
+    pub fn places(&self) -> usize {
+        self.by_key.len() + self.guards.len()
     }
 
     pub fn guards(&self) -> impl Iterator<Item = Guard<K, O>> + '_ {
@@ -138,6 +175,10 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
         }
         while self.guards.last().is_some_and(|(l, _)| *l >= level) {
             if let Some((_, g)) = self.guards.pop() {
+                match self.guard_before.pop().flatten() {
+                    Some(before) => self.guard_by_key.insert(g.key, before),
+                    None => self.guard_by_key.remove(&g.key),
+                };
                 guard(g);
             }
         }

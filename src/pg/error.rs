@@ -75,6 +75,10 @@ pub mod sqlstate {
     pub const INVALID_TRANSACTION_TERMINATION: SqlState = SqlState(*b"2D000");
     pub const SERIALIZATION_FAILURE: SqlState = SqlState(*b"40001");
     pub const DEADLOCK_DETECTED: SqlState = SqlState(*b"40P01");
+    pub const TRIGGER_PROTOCOL_VIOLATED: SqlState = SqlState(*b"39P01");
+    pub const UNDEFINED_COLUMN: SqlState = SqlState(*b"42703");
+    pub const DATATYPE_MISMATCH: SqlState = SqlState(*b"42804");
+    pub const INVALID_OBJECT_DEFINITION: SqlState = SqlState(*b"42P17");
     pub const OUT_OF_MEMORY: SqlState = SqlState(*b"53200");
     pub const OBJECT_NOT_IN_PREREQUISITE_STATE: SqlState = SqlState(*b"55000");
     pub const LOCK_NOT_AVAILABLE: SqlState = SqlState(*b"55P03");

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use super::error::Result;
 use super::guard::{call, enter};
 use super::sys;
+use super::trigger::{Row as TriggerRow, Trigger};
 use super::value::{CRow, CValue, Interval, Value};
 
 /// One call of a function: its arguments, and the makers of its result.
@@ -147,6 +148,16 @@ impl<'a> Call<'a> {
         // SAFETY: PostgreSQL's own call; raises where a set is not expected.
         call(|| unsafe { sys::pgl_rows_begin(fcinfo) })?;
         Ok(Rows { call: *self })
+    }
+
+    /// How it was called as a trigger; None: it was called otherwise.
+    pub fn trigger(&self) -> Option<Trigger<'a>> {
+        Trigger::of(self.fcinfo)
+    }
+
+    /// The row that a trigger goes on with.
+    pub fn go_on(&self, row: TriggerRow<'a>) -> Reply<'a> {
+        self.reply(row.datum(), false)
     }
 
     fn reply(&self, datum: sys::Datum, null: bool) -> Reply<'a> {

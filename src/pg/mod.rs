@@ -32,6 +32,7 @@ mod sys;
 pub mod table;
 pub mod test_points;
 pub mod text;
+pub mod trigger;
 pub mod utility;
 pub mod value;
 pub mod worker;

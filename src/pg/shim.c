@@ -16,6 +16,7 @@
 #include "catalog/pg_collation_d.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_type_d.h"
+#include "commands/trigger.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "executor/executor.h"
@@ -344,6 +345,108 @@ pgl_rows_push(FunctionCallInfo fcinfo, const PglValue *values, int32 count)
 		elog(ERROR, "too many columns: %d", count);
 	to_datums(result->setDesc, values, count, datums, nulls);
 	tuplestore_putvalues(result->setResult, result->setDesc, datums, nulls);
+}
+
+/* ---------------------------------------------------------------- triggers */
+
+bool
+pgl_trigger(FunctionCallInfo fcinfo, PglTrigger *trigger)
+{
+	TriggerData *data;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		return false;
+	data = (TriggerData *) fcinfo->context;
+	trigger->data = data;
+	trigger->event = TRIGGER_FIRED_BY_INSERT(data->tg_event) ? PGL_INSERT :
+		TRIGGER_FIRED_BY_UPDATE(data->tg_event) ? PGL_UPDATE :
+		TRIGGER_FIRED_BY_DELETE(data->tg_event) ? PGL_DELETE : PGL_TRUNCATE;
+	trigger->before_row = TRIGGER_FIRED_BEFORE(data->tg_event) && TRIGGER_FIRED_FOR_ROW(data->tg_event);
+	trigger->arguments = data->tg_trigger->tgnargs;
+	trigger->relation = RelationGetRelationName(data->tg_relation);
+	return true;
+}
+
+PglText
+pgl_trigger_argument(const PglTrigger *trigger, int32 i)
+{
+	const char *argument = trigger->data->tg_trigger->tgargs[i];
+
+	return (PglText) {.data = argument, .len = (int32) strlen(argument)};
+}
+
+void
+pgl_trigger_column(const PglTrigger *trigger, PglText name, PglColumn *column)
+{
+	TupleDesc	desc = RelationGetDescr(trigger->data->tg_relation);
+
+	*column = (PglColumn) {.number = 0, .kind = PGL_NULL};
+	if (name.len >= NAMEDATALEN)
+		return;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		Oid			type;
+
+		if (att->attisdropped || strcmp(NameStr(att->attname), name.data) != 0)
+			continue;
+		type = att->atttypid;
+		/* the types that are asked for most need no look into the catalog */
+		if (type != TEXTOID && type != INT8OID && type != VARCHAROID)
+			type = getBaseType(type);
+		column->number = i + 1;
+		column->kind = type == TEXTOID || type == VARCHAROID ? PGL_TEXT : type == INT8OID ? PGL_INT8 : PGL_NULL;
+		column->generated = att->attgenerated != '\0';
+		return;
+	}
+}
+
+static HeapTuple
+new_tuple(const TriggerData *data)
+{
+	return TRIGGER_FIRED_BY_UPDATE(data->tg_event) ? data->tg_newtuple : data->tg_trigtuple;
+}
+
+void
+pgl_trigger_value(const PglTrigger *trigger, bool old, const PglColumn *column, PglValue *value)
+{
+	const TriggerData *data = trigger->data;
+	bool		isnull;
+	Datum		datum = heap_getattr(old ? data->tg_trigtuple : new_tuple(data), column->number,
+									 RelationGetDescr(data->tg_relation), &isnull);
+
+	value->kind = isnull ? PGL_NULL : column->kind;
+	if (isnull)
+		return;
+	if (column->kind == PGL_INT8)
+		value->number = DatumGetInt64(datum);
+	else
+	{
+		PglText		text;
+
+		if (!pgl_text_in_place(datum, &text))
+			pgl_text_detoast(datum, &text);
+		value->data = text.data;
+		value->len = text.len;
+	}
+}
+
+Datum
+pgl_trigger_row(const PglTrigger *trigger)
+{
+	return PointerGetDatum(new_tuple(trigger->data));
+}
+
+Datum
+pgl_trigger_row_with(const PglTrigger *trigger, const PglColumn *column, int64 value)
+{
+	int			number = column->number;
+	Datum		datum = Int64GetDatum(value);
+	bool		isnull = false;
+
+	return PointerGetDatum(heap_modify_tuple_by_cols(new_tuple(trigger->data),
+													 RelationGetDescr(trigger->data->tg_relation),
+													 1, &number, &datum, &isnull));
 }
 
 /* ---------------------------------------------------------------- tables */
@@ -1121,9 +1224,9 @@ describe_worker(BackgroundWorker *worker, PglText name, const char *type, const 
 {
 	memset(worker, 0, sizeof(BackgroundWorker));
 	snprintf(worker->bgw_name, BGW_MAXLEN, "%.*s", (int) name.len, name.data);
-	strlcpy(worker->bgw_type, type, BGW_MAXLEN);
-	strlcpy(worker->bgw_library_name, "pg_lease", sizeof(worker->bgw_library_name));
-	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+	snprintf(worker->bgw_type, BGW_MAXLEN, "%s", type);
+	snprintf(worker->bgw_library_name, sizeof(worker->bgw_library_name), "pg_lease");
+	snprintf(worker->bgw_function_name, sizeof(worker->bgw_function_name), "%s", function);
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker->bgw_restart_time = BGW_NEVER_RESTART;

@@ -108,6 +108,43 @@ extern Datum pgl_row_datum(FunctionCallInfo fcinfo, const PglValue *values, int3
 extern void pgl_rows_begin(FunctionCallInfo fcinfo);
 extern void pgl_rows_push(FunctionCallInfo fcinfo, const PglValue *values, int32 count);
 
+/* ---- triggers ---- */
+
+typedef enum PglEvent
+{
+	PGL_INSERT,
+	PGL_UPDATE,
+	PGL_DELETE,
+	PGL_TRUNCATE
+} PglEvent;
+
+typedef struct PglTrigger
+{
+	struct TriggerData *data;
+	int32		event;			/* PglEvent */
+	bool		before_row;
+	int32		arguments;
+	const char *relation;		/* its name */
+} PglTrigger;
+
+typedef struct PglColumn
+{
+	int32		number;			/* 0: there is none of that name */
+	int32		kind;			/* PglKind of its type, PGL_NULL: another one */
+	bool		generated;
+} PglColumn;
+
+/* False: the function was not called as a trigger */
+extern bool pgl_trigger(FunctionCallInfo fcinfo, PglTrigger *trigger);
+extern PglText pgl_trigger_argument(const PglTrigger *trigger, int32 i);
+/* raises */
+extern void pgl_trigger_column(const PglTrigger *trigger, PglText name, PglColumn *column);
+/* A column of the row before or after; raises */
+extern void pgl_trigger_value(const PglTrigger *trigger, bool old, const PglColumn *column, PglValue *value);
+/* The row to go on with: as it is, or with an int8 column set (raises) */
+extern Datum pgl_trigger_row(const PglTrigger *trigger);
+extern Datum pgl_trigger_row_with(const PglTrigger *trigger, const PglColumn *column, int64 value);
+
 /* ---- tables ---- */
 
 #define PGL_COLUMNS_MAX 32

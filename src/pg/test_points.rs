@@ -2,7 +2,7 @@
 //!
 //! A session waits at a point that its setting pg_lease.test_points names (a list, by commas), for as long as another
 //! session holds `pg_advisory_lock(125534, hashtext('name'))`. The wait is one for a heavyweight lock, so that
-//! isolationtester and pg_blocking_pids() see it.
+//! isolationtester and pg_blocking_pids() see it. `name=error` and `name=panic` in the list raise instead of waiting.
 
 /// `test_point!("name")?` where errors may be raised, `test_point!(quiet "name")` where not, as in commit callbacks.
 macro_rules! test_point {
@@ -26,7 +26,7 @@ pub use enabled::*;
 
 #[cfg(feature = "test-points")]
 mod enabled {
-    use crate::pg::error::Result;
+    use crate::pg::error::{Report, Result, SqlState};
     use crate::pg::function::{Call, Reply, pg_function};
     use crate::pg::guard::{c_text, call};
     use crate::pg::{guc, sys};
@@ -43,12 +43,17 @@ mod enabled {
         TEST_POINTS.define(&SPEC)
     }
 
-    fn armed(name: &str) -> bool {
-        TEST_POINTS.get().split(|&b| b == b',').any(|point| point.trim_ascii() == name.as_bytes())
+    fn armed(name: &str, what: &str) -> bool {
+        let item = |point: &&[u8]| point.trim_ascii().strip_prefix(name.as_bytes()) == Some(what.as_bytes());
+        TEST_POINTS.get().split(|&b| b == b',').any(|point| item(&point))
     }
 
     pub fn reach(name: &'static str) -> Result<()> {
-        if !armed(name) {
+        if armed(name, "=error") {
+            return Err(Report::new(SqlState(*b"LE998"), format!("forced error at {name}")).into());
+        }
+        assert!(!armed(name, "=panic"), "forced panic at {name}");
+        if !armed(name, "") {
             return Ok(());
         }
         let name = c_text(Some(name.as_bytes()));
@@ -57,7 +62,7 @@ mod enabled {
     }
 
     pub fn reach_quietly(name: &'static str) {
-        if armed(name) {
+        if armed(name, "") {
             // SAFETY: the name is static; raises nothing.
             unsafe { sys::pgl_test_wait_quietly(c_text(Some(name.as_bytes()))) };
         }

@@ -26,7 +26,7 @@ pub fn pre_commit() -> Result<()> {
     }
     pending::set_committing();
     let done = store::write(|table| {
-        if !pending::only_lapses() {
+        if pending::must_flush() {
             xact::force_local_flush()?;
         }
         test_point!("before-seal")?;
@@ -49,7 +49,7 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
     if new.is_some_and(|lease| lease.state == State::Lapsed) {
         // it can wait, if somebody has the row in hand
         if table.try_write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)? != Outcome::Done {
-            pending::skip_lapse(key);
+            pending::give_way(key);
         }
         return Ok(());
     }
@@ -67,12 +67,13 @@ fn seal() -> Result<()> {
                 commit.awake();
             }
             CommitStep::Check(key) => {
+                test_point!("check")?;
                 // a renewal by another session may be committing at this moment: it must not hide the row
                 let found = store::find_at_once(&key.name)?;
                 commit.checked(found.row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,
-            CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::skip_lapse(&key) => {
+            CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::give_way(&key) => {
                 commit.leave_out(&key);
             }
             CommitStep::Failed(Failure::Broken(key)) => return Err(fail::broken(&key)),

@@ -2,6 +2,7 @@
 
 use lease_core::{Kind, Lease, Name, Status, Time};
 
+use super::guard::Fenced;
 use crate::pg::{Error, Report, proc, sqlstate, text};
 use crate::shared::{self, Key};
 
@@ -45,7 +46,8 @@ pub fn committing(function: &str) -> Error {
 }
 
 pub fn prepare() -> Error {
-    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot PREPARE a transaction that has changed a lease").into()
+    Report::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot PREPARE a transaction that has changed or guarded a lease")
+        .into()
 }
 
 pub fn ttl_out_of_range() -> Error {
@@ -77,6 +79,47 @@ pub fn guard(key: &Key, status: Status) -> Error {
     Report::new(state, message).into()
 }
 
+/// A guard is refused at its call.
+pub fn guard_refused(key: &Key, owner: &Name, epoch: i64, status: Status) -> Error {
+    let (key, owner) = (key_text(key), text::display(owner.as_bytes()));
+    match status {
+        Status::Lapsed => {
+            Report::new(sqlstate::LAPSED, format!("lease of key \"{key}\" has lapsed")).hint("Acquire the lease again.")
+        }
+        Status::EpochMismatch => {
+            let message = format!("epoch {epoch} of key \"{key}\" is not the current one");
+            Report::new(sqlstate::EPOCH_MISMATCH, message)
+                .detail(format!("\"{owner}\" holds the lease under another epoch."))
+        }
+        Status::Ok | Status::NotOwner => {
+            Report::new(sqlstate::NOT_OWNER, format!("lease of key \"{key}\" is not held by \"{owner}\""))
+        }
+    }
+    .into()
+}
+
+/// A write to a fenced table that no guard covers.
+pub fn unguarded(key: &Key, fenced: Fenced) -> Error {
+    let (key, Fenced { table, column }) = (key_text(key), fenced);
+    Report::new(
+        sqlstate::NOT_OWNER,
+        format!("writing to table \"{table}\" needs a guard on the lease of key \"{key}\""),
+    )
+    .detail(match column {
+        Some(column) => format!("The key is the value of column \"{column}\"."),
+        None => "The key is the trigger's argument: no column of the table has that name.".to_owned(),
+    })
+    .hint("Call lease.guard() in the same transaction first.")
+    .into()
+}
+
+/// A write to a row that a later term has written already.
+pub fn stale_write(key: &Key, epoch: i64, stored: i64, fenced: Fenced) -> Error {
+    let message =
+        format!("epoch {epoch} of key \"{}\" is older than the row of table \"{}\"", key_text(key), fenced.table);
+    Report::new(sqlstate::EPOCH_MISMATCH, message).detail(format!("The row was written under epoch {stored}.")).into()
+}
+
 pub fn changed(key: &Key) -> Error {
     Report::new(
         sqlstate::SERIALIZATION_FAILURE,
@@ -102,7 +145,7 @@ pub fn no_room() -> Error {
 }
 
 pub fn too_many(most: usize) -> Error {
-    Report::new(sqlstate::OUT_OF_MEMORY, "too many lease changes in one transaction")
+    Report::new(sqlstate::OUT_OF_MEMORY, "too many lease changes and guards in one transaction")
         .detail(format!("One session may change or guard {most} keys at once, half of pg_lease.max_claims."))
         .hint("You might need to increase pg_lease.max_claims, or to use shorter transactions.")
         .into()

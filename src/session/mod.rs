@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | `operate` | one call that may change a lease, from reading the row to its answer |
+//! | `guard` | lease.guard, and what lease.fence asks |
 //! | `wait` | sleeping until woken, and what ends a wait |
 //! | `commit` | sealing and writing, in pre-commit |
 //! | `pending` | what the transaction has pending; the ends of transactions and savepoints |
@@ -17,6 +18,7 @@
 
 mod commit;
 mod fail;
+mod guard;
 mod lapse;
 mod operate;
 mod pending;
@@ -24,13 +26,15 @@ mod report;
 mod tally;
 mod wait;
 
-use lease_core::{Answer, Name, Refusal, Request, Status, Time, Wait};
+use lease_core::{Answer, At, Name, Refusal, Request, Status, Time, Wait};
 
-use crate::pg::{Result, role, xact};
-use crate::shared::{self, Counter, databases};
-use crate::store::Edit;
-use operate::{Change, may_change, operate};
+use crate::pg::{Result, proc, role, xact};
+use crate::shared::Counter;
+use crate::shared::{self, Key, databases};
+use crate::store::{Edit, floor};
+use operate::{Change, may_change, operate, operate_on};
 
+pub use guard::{Fenced, guard, may_write};
 pub use lapse::{Fate, lapse};
 pub use pending::register;
 pub use report::{WaitsFor, claims, clock, inspect, leases, waiters};
@@ -137,6 +141,36 @@ pub fn release(key: Name, owner: Name, epoch: i64) -> Result<Status> {
         payload: Edit::Set(None),
     };
     operate(change).map(status)
+}
+
+/// What a key was before it was forced free.
+pub struct Forced {
+    pub owner: Option<Name>,
+    pub epoch: i64,
+}
+
+/// Ends whatever hold there is, and whoever's uncommitted change of the key.
+pub fn force_release(key: Name) -> Result<Forced> {
+    let change = Change {
+        function: "lease.force_release()",
+        key,
+        request: Request::ForceRelease,
+        wait: Wait::Brief(shared::at().now),
+        give_up: None,
+        granted_to: Edit::Set(None),
+        payload: Edit::Set(None),
+    };
+    let own = pending::change_of(&Key { database: proc::database(), name: key });
+    let (answer, row) = operate_on(change)?;
+    let Some(before) = own.map_or(row, |own| own.lease) else { return Ok(Forced { owner: None, epoch: floor()? }) };
+    // the row that was granted is free since the instant of the decision
+    let live = match answer {
+        Answer::Granted(granted) => {
+            granted.lease.is_some_and(|freed| before.is_live(At { now: freed.expires_at, start: freed.clock_base }))
+        }
+        _ => false,
+    };
+    Ok(Forced { owner: before.owner.filter(|_| live), epoch: before.epoch })
 }
 
 fn status(answer: Answer<Name>) -> Status {

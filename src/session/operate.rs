@@ -24,10 +24,15 @@ pub struct Change {
 
 /// Granted or refused; every other answer is an error.
 pub fn operate(change: Change) -> Result<Answer<Name>> {
+    operate_on(change).map(|(answer, _)| answer)
+}
+
+/// The same, and the row that it was decided on if it was read.
+pub fn operate_on(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     let key = Key { database: proc::database(), name: change.key };
-    let (answer, _) = attempt(change)?;
+    let (answer, row) = attempt(change)?;
     match answer {
-        Answer::Granted(_) | Answer::Refused(_) | Answer::Busy => Ok(answer),
+        Answer::Granted(_) | Answer::Refused(_) | Answer::Busy => Ok((answer, row)),
         Answer::Broken => Err(fail::broken(&key)),
         Answer::Changed => Err(fail::changed(&key)),
         Answer::Full => Err(fail::no_room()),

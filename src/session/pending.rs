@@ -6,12 +6,12 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use lease_core::{At, Change, Commit, Guard, Lease, Name, Restore, Stake, Transaction, Tx};
+use lease_core::{At, Change, Commit, Guard, Kind, Lease, Name, Restore, Stake, State as LeaseState, Transaction, Tx};
 
 use super::commit::{self, Write};
 use super::{fail, tally};
 use crate::pg::xact::{self, Callbacks};
-use crate::pg::{Result, proc};
+use crate::pg::{Result, proc, test_point};
 use crate::shared::{self, Key, MAX_CLAIMS};
 use crate::store::Edit;
 
@@ -66,11 +66,42 @@ pub fn begin(me: Tx) {
     });
 }
 
-/// One session may use half of all the room: an error if a change of `key` would be more.
+/// An error if one more change, of `key`, would be more than one session may have.
 pub fn room_for(key: &Key) -> Result<()> {
-    let most = MAX_CLAIMS.get() as usize / 2;
-    let full = with(|state| state.changes.len() >= most && state.changes.pending(key).is_none());
-    if full { Err(fail::too_many(most)) } else { Ok(()) }
+    let full = with(|state| state.changes.places() >= most() && state.changes.pending(key).is_none());
+    if full { Err(fail::too_many(most())) } else { Ok(()) }
+}
+
+/// How many keys one session may change or guard at once, so that none can keep all others out.
+fn most() -> usize {
+    MAX_CLAIMS.get() as usize / 2
+}
+
+/// As `begin`, for a guard; the place it has already, if the same was guarded before.
+pub fn begin_guard(me: Tx, key: &Key, owner: Name, epoch: i64) -> Result<Option<u32>> {
+    with(|state| {
+        let place = state.changes.same_guard(key, owner, epoch).map(|guard| guard.slot);
+        if place.is_none() && state.changes.places() >= most() {
+            return Err(fail::too_many(most()));
+        }
+        state.me = Some(me);
+        Ok(place)
+    })
+}
+
+pub fn add_guard(guard: Guard<Key, Name>) {
+    let level = level();
+    with(|state| state.changes.add_guard(level, guard));
+}
+
+/// The epoch that this transaction may write under: of its guard on the key, or of its own grant. `None`: neither.
+pub fn writing_epoch(key: &Key) -> Option<i64> {
+    with(|state| {
+        let guarded = state.changes.guard_of(key).map(|guard| guard.epoch);
+        let granted = state.changes.pending(key).and_then(|p| p.change.lease);
+        let granted = granted.filter(|lease| lease.state == LeaseState::Held).map(|lease| lease.epoch);
+        guarded.max(granted)
+    })
 }
 
 pub fn done_waiting() {
@@ -116,25 +147,21 @@ pub fn has_any() -> bool {
     with(|state| !state.changes.is_empty())
 }
 
-/// A commit that writes nothing but lapses need not be flushed: they follow from what is there.
-pub fn only_lapses() -> bool {
-    with(|state| {
-        state.changes.guards().next().is_none() && state.changes.changes().all(|(_, _, p)| is_lapse(&p.change))
-    })
+/// Whether the commit has to be flushed. Guards write nothing, and lapses follow from what is there.
+pub fn must_flush() -> bool {
+    let lapse = |lease: Option<Lease<Name>>| lease.is_some_and(|lease| lease.state == LeaseState::Lapsed);
+    with(|state| state.changes.changes().any(|(_, _, p)| !lapse(p.change.lease)))
 }
 
-fn is_lapse(change: &Change<Name>) -> bool {
-    change.lease.is_some_and(|lease| lease.state == lease_core::State::Lapsed)
-}
-
-/// Leaves a lapse out of the commit; false: what is pending on that key is no lapse.
-pub fn skip_lapse(key: &Key) -> bool {
+/// Leaves maintenance out of the commit, which gives way to whoever took the key; false: what is pending on that key is
+/// something else.
+pub fn give_way(key: &Key) -> bool {
     with(|state| {
-        let lapse = state.changes.pending(key).is_some_and(|p| is_lapse(&p.change));
-        if lapse {
+        let maintenance = state.changes.pending(key).is_some_and(|p| p.change.kind == Kind::Maintenance);
+        if maintenance {
             state.skipped.insert(*key);
         }
-        lapse
+        maintenance
     })
 }
 
@@ -174,9 +201,12 @@ pub fn writes() -> Vec<Write> {
 
 /// The transaction has committed or aborted, visibly. Cannot fail.
 fn end(committed: bool) {
+    if committed && has_any() {
+        test_point!(quiet "visible");
+    }
     let mut done: Vec<tally::Done> = Vec::new();
     with(|state| {
-        let State { me, waiting, changes, .. } = state;
+        let State { me, waiting, changes, skipped, .. } = state;
         if let Some(me) = *me
             && (*waiting || !changes.is_empty())
         {
@@ -187,7 +217,8 @@ fn end(committed: bool) {
             });
         }
         if committed {
-            done.extend(changes.changes().map(|(key, base, p)| tally::Done::new(*key, base.copied(), p.change.lease)));
+            let written = changes.changes().filter(|(key, _, _)| !skipped.contains(key));
+            done.extend(written.map(|(key, base, p)| tally::Done::new(*key, base.copied(), p.change.lease)));
         }
         if me.is_some() {
             SKIPPED.set(std::mem::take(&mut state.skipped));

@@ -54,8 +54,12 @@ pub fn floor() -> Result<i64> {
 /// Whether the transaction's own snapshot shows the same lease as `row`, the latest one (rule 4; REPEATABLE READ and
 /// SERIALIZABLE). Versions are compared by content; a row that only one of them has makes them differ.
 pub fn snapshot_agrees(key: &Name, row: Option<&Row>) -> Result<bool> {
-    let seen = table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), View::Transaction, Row::read))?;
-    Ok(seen.map(|row| row.lease) == row.map(|row| row.lease))
+    Ok(find_in_snapshot(key)?.map(|row| row.lease) == row.map(|row| row.lease))
+}
+
+/// The row that the transaction's own snapshot shows.
+pub fn find_in_snapshot(key: &Name) -> Result<Option<Row>> {
+    table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), View::Transaction, Row::read))
 }
 
 /// Whether there is a table to look into: the extension is installed here.

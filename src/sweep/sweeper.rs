@@ -22,6 +22,9 @@ static WAIT_EVENT: WaitEvent = WaitEvent::new(c"LeaseSweeperMain");
 /// After so long without anything to do it looks around, in microseconds.
 const IDLE: i64 = 60_000_000;
 
+/// Reading the table takes one part in so many of the time, at most.
+const SCAN_SHARE: i64 = 10;
+
 /// When to come back to a key that somebody is changing, in microseconds.
 const BUSY: i64 = 1_000_000;
 
@@ -52,10 +55,8 @@ pub fn main(database: u32) -> Result<Exit> {
         result => result?,
     };
     LEAVING.set(Some(end));
-    Ok(match end {
-        End::NotInstalled | End::HeldOff => Exit::Done,
-        End::Asked => Exit::Asked,
-    })
+    // the launcher, not the postmaster, starts it again
+    Ok(Exit::Done)
 }
 
 fn leave(error: Option<&str>) {
@@ -75,22 +76,30 @@ fn sweep(database: u32) -> Result<End> {
     worker::connect(Some(database))?;
     let mut cursor = Cursor::now();
     let mut deadlines: Deadlines<Box<[u8]>> = Deadlines::default();
-    let mut look = true;
+    // when to read the table
+    let mut scan_at = Time::PAST;
+    // a server that outruns the sweeper again and again must not keep it from sweeping
+    let mut no_scan_before = Time::PAST;
     loop {
         let asked = databases::asked_of(database);
         if asked.leave {
             return Ok(End::HeldOff);
         }
-        look |= asked.rescan;
+        if asked.rescan {
+            scan_at = Time::PAST;
+        }
         if !cursor.read(database, |key, deadline| deadlines.file(key.as_bytes().into(), deadline)) {
             Counter::RingOverflows.add(1);
-            look = true;
+            scan_at = scan_at.min(no_scan_before);
         }
-        if look {
+        let now = shared::at().now;
+        if scan_at <= now {
             if !scan(&mut deadlines)? {
                 return Ok(End::NotInstalled);
             }
-            look = false;
+            scan_at = Time::NEVER;
+            let took = shared::at().now.since(now);
+            no_scan_before = now.plus(took * SCAN_SHARE);
             // what was written meanwhile
             continue;
         }
@@ -100,10 +109,9 @@ fn sweep(database: u32) -> Result<End> {
             pass(&due, &mut deadlines)?;
             continue;
         }
-        let now = shared::at().now;
         let next = deadlines.earliest();
         databases::show(next, deadlines.len());
-        let until = next.unwrap_or(Time::NEVER).min(now.plus(IDLE));
+        let until = next.unwrap_or(Time::NEVER).min(scan_at).min(now.plus(IDLE));
         worker::report_statistics()?;
         if !cursor.settle(until) {
             continue;
@@ -116,7 +124,9 @@ fn sweep(database: u32) -> Result<End> {
         }
         if shared::at().now >= now.plus(IDLE) {
             // in a database that lost the extension unnoticed
-            look = !worker::transaction(c"lease sweep", store::exists)?;
+            if !worker::transaction(c"lease sweep", store::exists)? {
+                scan_at = Time::PAST;
+            }
         }
     }
 }

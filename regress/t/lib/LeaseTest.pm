@@ -138,12 +138,15 @@ sub rss_kb
 package LeaseTest::Session;
 
 use IPC::Run;
-use Time::HiRes;
+use Scalar::Util 'weaken';
+
+my @sessions;
 
 sub new
 {
 	my ($class, $node, %option) = @_;
 	my $self = bless { stdin => '', stdout => '', stderr => '', asked => 0 }, $class;
+	weaken($sessions[@sessions] = $self);
 	my @command = (
 		$node->installed_command('psql'), '-XAtq', '-F', '|', '-d', $node->connstr($option{dbname} // 'postgres'), '-f', '-');
 
@@ -266,13 +269,19 @@ sub kill
 	return;
 }
 
+# No test waits at its end for what a session is still waiting for.
 sub DESTROY
 {
 	my ($self) = @_;
 
 	local ($@, $?);
-	eval { $self->quit };
+	eval { $self->kill } if $self->{run};
 	return;
+}
+
+END
+{
+	$_->DESTROY foreach grep { defined } @sessions;
 }
 
 1;
