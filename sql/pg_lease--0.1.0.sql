@@ -440,7 +440,7 @@ BEGIN
 			FROM pg_catalog.pg_class
 			WHERE relnamespace = 'lease'::pg_catalog.regnamespace AND relkind IN ('r', 'v')
 			UNION ALL
-			SELECT 'FUNCTION', oid::pg_catalog.regprocedure::text, proowner,
+			SELECT 'ROUTINE', oid::pg_catalog.regprocedure::text, proowner,
 				coalesce(proacl, pg_catalog.acldefault('f', proowner))
 			FROM pg_catalog.pg_proc
 			WHERE pronamespace = 'lease'::pg_catalog.regnamespace
