@@ -4,6 +4,7 @@
 //! claim came and went in between (the version counter) and that the transaction's own claim was not broken (the serial).
 
 use crate::lease::{Kind, Lease, Refusal, Request, Status, Verdict, decide, holds};
+use crate::queue::List;
 use crate::rules::{Rule, rule};
 use crate::table::{Claim, GuardSlot, Id, NONE, Section, Tx, WaitsFor};
 use crate::time::{GRACE, Time};
@@ -92,12 +93,15 @@ pub struct Stake<K> {
     pub kind: Kind,
     pub deadline: Time,
     pub generation: u64,
+    /// What the floor has to reach before the row is gone; 0 unless it goes.
+    pub floor: i64,
 }
 
 impl<O> Change<O> {
     pub fn stake<K>(&self, key: K, hash: u32) -> Stake<K> {
         let Change { kind, deadline, serial, generation, .. } = *self;
-        Stake { key, hash, serial, kind, deadline, generation }
+        let floor = if self.lease.is_none() { self.issued } else { 0 };
+        Stake { key, hash, serial, kind, deadline, generation, floor }
     }
 }
 
@@ -145,11 +149,28 @@ pub enum Restore {
     Nothing { acquirable_from: Time },
 }
 
+/// What stops a request that could be granted otherwise.
+struct Obstacle {
+    waits_for: WaitsFor,
+    /// Until when, as far as known.
+    until: Time,
+    /// Over so soon that who does not wait waits for it.
+    brief: bool,
+    /// An acquire that is to stand in the queue meanwhile.
+    needs_turn: bool,
+}
+
+impl Obstacle {
+    fn change(until: Time) -> Obstacle {
+        Obstacle { waits_for: WaitsFor::Change, until, brief: false, needs_turn: false }
+    }
+}
+
 impl<K: Id, O: Id> Section<'_, K, O> {
     /// Decides one request and, if it is granted, takes the claim (rules 3 to 6).
     pub fn operate(&mut self, ask: &Ask<K, O>, seen: &Seen<O>) -> Outcome<O> {
-        if !ask.is_queued() {
-            // it decides anew whether to wait
+        if self.waits(ask.me) == Some(List::Conflicts) || !ask.is_queued() {
+            // it decides anew whether to wait, and where
             self.leave(ask.me);
         }
         let outcome = self.judge(ask, seen);
@@ -172,7 +193,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 if rule(Rule::Version) && self.version(ask.hash) != *version {
                     return Outcome::Again;
                 }
-                (*lease, *floor, None, *in_snapshot)
+                // a purge may be committing, and what is shown of the floor after it must not be undercut
+                (*lease, self.memory.head.floor.max(*floor), None, *in_snapshot)
             }
         };
 
@@ -186,31 +208,36 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let claim = index.and_then(|i| self.entry(i).claim);
         let foreign = claim.filter(|c| c.tx != me);
 
+        let live = lease.filter(|l| l.is_live(self.at));
+        let own_change = claim.is_some_and(|c| c.tx == me && c.kind != Kind::HandOff);
+        let own_lease =
+            matches!(ask.request, Request::Acquire { owner, .. } if live.is_some_and(|l| l.owner == Some(owner)));
+        let needs_turn = !own_change && !own_lease;
+
         let issued = claim.map_or(0, |c| c.issued);
         let (new, kind, deadline) = match decide(lease.as_ref(), floor, issued, &ask.request, self.at) {
             Verdict::Change { lease, kind, deadline } => (lease, kind, deadline),
             Verdict::Refused(Refusal::NotAcquirable { until }) if ask.is_queued() => {
-                return self.wait_in_queue(me, &ask.key, ask.hash, WaitsFor::Lease, until);
+                return self.wait_in_queue(ask, WaitsFor::Lease, until);
             }
             Verdict::Refused(refusal) => {
-                return match (index, foreign, &ask.request) {
-                    // without a row there is nothing to free, but another transaction's change of the key ends
-                    (Some(i), Some(c), Request::ForceRelease) if c.sealed => {
-                        self.conflict(ask, i, WaitsFor::Change, Time::NEVER, false)
+                // without a row there is nothing to free, but another transaction's change of the key ends
+                if let (Some(i), Some(c), Request::ForceRelease) = (index, foreign, &ask.request) {
+                    if c.sealed {
+                        return self.stop(ask, i, Obstacle::change(Time::NEVER));
                     }
-                    (Some(i), Some(c), Request::ForceRelease) if c.kind != Kind::HandOff => {
+                    if c.kind != Kind::HandOff {
                         self.end_claim(i, Some(Time::PAST));
-                        Outcome::Refused(refusal)
+                        self.alert(c.tx.proc, self.at.now);
                     }
-                    _ => Outcome::Refused(refusal),
-                };
+                }
+                return Outcome::Refused(refusal);
             }
         };
         if !in_snapshot {
             return Outcome::Changed;
         }
 
-        let live = lease.filter(|l| l.is_live(self.at));
         if let (Some(i), Some(c)) = (index, foreign) {
             let forced = !c.sealed && ask.request == Request::ForceRelease;
             if c.breakable_from() > self.at.now && !forced {
@@ -224,7 +251,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 let until = until.min(live.map_or(Time::NEVER, |l| l.expiry(self.at)));
                 // a lapsed key must not be called held because the lapse is being written down
                 let brief = c.sealed && c.kind == Kind::Maintenance && rule(Rule::SealedMaintenance);
-                return self.conflict(ask, i, WaitsFor::Change, until, brief);
+                return self.stop(ask, i, Obstacle { brief, needs_turn, ..Obstacle::change(until) });
             }
         }
         if let Some(i) = index
@@ -233,28 +260,35 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         {
             // a lease that ended under a sealed guard is not to be told over before what the guard protects is visible;
             // a guard sealed later fails, as the lease has ended
-            return self.conflict(ask, i, WaitsFor::Guard, Time::NEVER, true);
+            let waits_for = WaitsFor::Guard;
+            return self.stop(ask, i, Obstacle { waits_for, until: Time::NEVER, brief: true, needs_turn });
         }
-        if let (Some(i), Request::Acquire { owner, .. }) = (index, &ask.request) {
-            let own_lease = live.is_some_and(|l| l.owner == Some(*owner));
-            if !own_lease && claim.is_none_or(|c| c.tx != me) {
-                let by_claim = match foreign {
-                    Some(c) if c.kind == Kind::HandOff => c.deadline.minus(GRACE),
-                    Some(c) => c.breakable_from(),
-                    None => Time::PAST,
-                };
-                let open_from = lease.map_or(Time::PAST, |l| l.acquirable_from(self.at)).max(by_claim);
-                if let Some(outcome) = self.out_of_turn(ask, i, open_from) {
-                    return outcome;
-                }
+        if let (Some(i), Request::Acquire { .. }, true) = (index, &ask.request, needs_turn) {
+            let by_claim = match foreign {
+                Some(c) if c.kind == Kind::HandOff => c.deadline.minus(GRACE),
+                Some(c) => c.breakable_from(),
+                None => Time::PAST,
+            };
+            let open_from = lease.map_or(Time::PAST, |l| l.acquirable_from(self.at)).max(by_claim);
+            if let Some(outcome) = self.out_of_turn(ask, i, open_from) {
+                return outcome;
             }
         }
-        self.grant(ask, pending, lease, new, kind, deadline)
+        let from = lease.map_or(floor, |l| l.epoch);
+        self.grant(ask, pending, (lease, from), new, kind, deadline)
     }
 
     /// Whether `me` has the claim of that serial.
     pub fn owns(&self, me: Tx, key: &K, hash: u32, serial: u64) -> bool {
         self.claim(key, hash).is_some_and(|c| c.tx == me && c.serial == serial)
+    }
+
+    /// The counter of a key that has no row, where the committed floor is that high.
+    ///
+    /// A change of the key that is under way may have started from a lower floor than purges have left since: until it has
+    /// ended the key shows what it started from, so that its counter is never seen to fall.
+    pub fn shown_floor(&self, key: &K, hash: u32, floor: i64) -> i64 {
+        self.claim(key, hash).map_or(floor, |c| c.from.min(floor))
     }
 
     /// For whoever only looks: removes what a transaction that has ended left on the key. The version counter then moves.
@@ -296,7 +330,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         let turn = self.head_is_due(index)?.max(open_from);
         if turn.plus(GRACE) > self.at.now {
-            return Some(self.conflict(ask, index, WaitsFor::Turn, turn, false));
+            let obstacle = Obstacle { waits_for: WaitsFor::Turn, until: turn, brief: false, needs_turn: true };
+            return Some(self.stop(ask, index, obstacle));
         }
         if !ask.is_queued() {
             return None;
@@ -305,30 +340,30 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         Some(Outcome::Again)
     }
 
-    fn conflict(&mut self, ask: &Ask<K, O>, index: u32, waits_for: WaitsFor, until: Time, brief: bool) -> Outcome<O> {
+    fn stop(&mut self, ask: &Ask<K, O>, index: u32, obstacle: Obstacle) -> Outcome<O> {
+        let Obstacle { waits_for, mut until, brief, needs_turn } = obstacle;
         match (&ask.request, ask.wait) {
-            (Request::Acquire { .. }, Wait::Queue) => self.wait_in_queue(ask.me, &ask.key, ask.hash, waits_for, until),
+            (Request::Acquire { .. }, Wait::Queue) if needs_turn => {
+                return self.wait_in_queue(ask, waits_for, until);
+            }
             (Request::Acquire { .. }, Wait::Brief(patience)) => {
-                if brief && self.at.now < patience {
-                    self.wait_beside(ask.me, ask.request.owner(), index, waits_for, patience);
-                    Outcome::Wait { until: patience }
-                } else {
-                    Outcome::Refused(Refusal::NotAcquirable { until })
+                if !brief || self.at.now >= patience {
+                    return Outcome::Refused(Refusal::NotAcquirable { until });
                 }
+                until = patience;
             }
-            (Request::Lapse | Request::Purge { .. }, _) => Outcome::Busy,
-            _ => {
-                self.wait_beside(ask.me, ask.request.owner(), index, waits_for, until);
-                Outcome::Wait { until }
-            }
+            (Request::Lapse | Request::Purge { .. }, _) => return Outcome::Busy,
+            _ => {}
         }
+        self.wait_beside(ask.me, ask.request.owner(), index, waits_for, until);
+        Outcome::Wait { until }
     }
 
     fn grant(
         &mut self,
         ask: &Ask<K, O>,
         pending: Option<Change<O>>,
-        old: Option<Lease<O>>,
+        (old, from): (Option<Lease<O>>, i64),
         new: Option<Lease<O>>,
         kind: Kind,
         deadline: Time,
@@ -343,15 +378,17 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             Some(p) => add_up((p.kind, p.deadline), (kind, deadline)),
             None => (kind, deadline),
         };
-        let broken = before.is_some_and(|c| c.tx != ask.me);
-        if broken {
+        let broken = before.filter(|c| c.tx != ask.me);
+        if let Some(c) = broken {
             self.bump(ask.hash);
+            // its commit, should it wait for something, fails at once
+            self.alert(c.tx.proc, self.at.now);
         }
         let epoch = new.or(old).map_or(0, |l| l.epoch);
         let issued = before.map_or(0, |c| c.issued).max(epoch);
-        let (serial, generation, since) = match (pending, before) {
-            (Some(p), Some(c)) => (p.serial, p.generation, c.since),
-            _ => (self.new_serial(), self.memory.head.generation, self.at.now),
+        let (serial, generation, since, from) = match (pending, before) {
+            (Some(p), Some(c)) => (p.serial, p.generation, c.since, c.from),
+            _ => (self.new_serial(), self.memory.head.generation, self.at.now, from),
         };
         let claim = Claim {
             tx: ask.me,
@@ -359,6 +396,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             kind,
             deadline,
             issued,
+            from,
             sealed: false,
             announced: false,
             generation,
@@ -368,7 +406,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         };
         self.entry_mut(index).claim = Some(claim);
         let lowered = rule(Rule::LoweredDeadline) && before.is_some_and(|c| deadline < c.deadline);
-        if broken || lowered {
+        if broken.is_some() || lowered {
             self.wake_conflicts(index);
             self.alert_head(index, claim.breakable_from());
         }
@@ -447,6 +485,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         for s in stakes {
             self.seal_claim(s);
+            self.memory.head.floor = self.memory.head.floor.max(s.floor);
         }
         for g in guards {
             self.memory.guards[g.slot as usize].sealed = true;
@@ -482,10 +521,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// Every epoch was raised and that is visible: what was decided before cannot commit (rule 16).
-    pub fn advance(&mut self) {
+    /// All epochs are being raised, the floor to `floor` (rule 16): what was decided before cannot commit.
+    ///
+    /// To be called when the table is locked against commits, and again when the new epochs are visible: what is decided in
+    /// between may have read the old ones.
+    pub fn advance(&mut self, floor: i64) {
         self.memory.head.generation += 1;
+        self.memory.head.floor = self.memory.head.floor.max(floor);
         self.memory.versions.iter_mut().for_each(|version| *version += 1);
+        self.wake_all();
     }
 
     /// A savepoint is rolled back: the claim goes back to what it was for the change now on top, or ends (rule 7).

@@ -10,7 +10,7 @@
 //! one that the key is handed to. The next head sleeps on, even without a timer of its own, if the watch has one for the
 //! moment at which the key comes up: it then tells the head.
 
-use crate::claim::Outcome;
+use crate::claim::{Ask, Outcome};
 use crate::lease::Kind;
 use crate::rules::{Rule, rule};
 use crate::table::{Claim, Ends, Entry, Id, NONE, Section, Tx, Waiter, WaitsFor};
@@ -27,7 +27,7 @@ pub enum List {
 
 /// What stands between a waiter and its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Obstacle {
+pub enum Blocker {
     /// Somebody's lease, or who came before.
     Lease,
     /// Another transaction, which has changed the key.
@@ -109,6 +109,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// Sleeps beside the queue until woken, at the latest at `until`.
     pub(crate) fn wait_beside(&mut self, me: Tx, owner: Option<O>, entry: u32, waits_for: WaitsFor, until: Time) {
+        if self.waits(me).is_some() {
+            // it stood in the queue and needs no turn: `entry` stays, since a claim or guard is on it
+            self.leave(me);
+        }
         let list = if rule(Rule::BesideTheQueue) { List::Conflicts } else { List::Queue };
         self.link(me, owner, entry, list, self.at.now, until);
         self.waiter_mut(me.proc).waits_for = waits_for;
@@ -116,15 +120,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// Sleeps in the queue, stopped by what ends at `until`. The head's timer is that; the watch's is that, too, or the end
     /// of the head's grace if the head looks by itself; the others are woken when they come to be one of the two.
-    pub(crate) fn wait_in_queue(
-        &mut self,
-        me: Tx,
-        key: &K,
-        hash: u32,
-        waits_for: WaitsFor,
-        mut until: Time,
-    ) -> Outcome<O> {
-        let Some(entry) = self.find(key, hash) else { return Outcome::Again };
+    pub(crate) fn wait_in_queue(&mut self, ask: &Ask<K, O>, waits_for: WaitsFor, mut until: Time) -> Outcome<O> {
+        let Ask { me, key, hash, .. } = *ask;
+        if self.waits(me).is_none() && !self.enqueue(me, ask.request.owner(), &key, hash) {
+            return Outcome::Full;
+        }
+        let Some(entry) = self.find(&key, hash) else { return Outcome::Again };
         let Waiter { until: appointment, .. } = *self.waiter(me.proc);
         self.waiter_mut(me.proc).waits_for = waits_for;
         if self.is_head(me, entry) {
@@ -169,6 +170,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.drop_if_unused(entry);
     }
 
+    /// Everybody who waits looks again.
+    pub(crate) fn wake_all(&mut self) {
+        for proc in 0..self.memory.waiters.len() as u32 {
+            self.alert(proc, self.at.now);
+        }
+    }
+
     pub(crate) fn wake_conflicts(&mut self, entry: u32) {
         let mut proc = self.entry(entry).conflicts.first;
         while proc != NONE {
@@ -178,8 +186,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// Makes sure that a waiter looks again at that instant at the latest: wakes it if its own timer is later.
-    fn alert(&mut self, proc: u32, due: Time) {
-        if proc != NONE && self.waiter(proc).until > due {
+    pub(crate) fn alert(&mut self, proc: u32, due: Time) {
+        if proc != NONE && self.waiter(proc).entry != NONE && self.waiter(proc).until > due {
             self.waiter_mut(proc).until = self.at.now;
             self.wakes.push(proc);
         }
@@ -261,6 +269,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             kind: Kind::HandOff,
             deadline,
             issued,
+            from: i64::MAX,
             sealed: false,
             announced: false,
             generation: self.memory.head.generation,
@@ -324,17 +333,17 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     /// What stands between a waiter and its key now. For the eye only.
-    pub fn obstacle(&self, waiter: &Waiter<O>) -> Obstacle {
+    pub fn blocker(&self, waiter: &Waiter<O>) -> Blocker {
         let entry = self.entry(waiter.entry);
         let queued = waiter.list == List::Queue;
         let foreign = entry.claim.filter(|c| c.tx != waiter.tx && c.kind != Kind::HandOff && (self.running)(c.tx));
         match foreign {
             // a renewal leaves an acquirer where it is
-            Some(c) if queued && c.kind == Kind::Renewal => Obstacle::Lease,
-            Some(c) if c.sealed => Obstacle::Commit(c.tx),
-            Some(c) => Obstacle::Change(c.tx),
-            None if queued && self.waiter(entry.queue.first).waits_for != WaitsFor::Guard => Obstacle::Lease,
-            None => self.sealed_guard(waiter.entry, waiter.tx).map_or(Obstacle::Lease, Obstacle::Guard),
+            Some(c) if queued && c.kind == Kind::Renewal => Blocker::Lease,
+            Some(c) if c.sealed => Blocker::Commit(c.tx),
+            Some(c) => Blocker::Change(c.tx),
+            None if queued && self.waiter(entry.queue.first).waits_for != WaitsFor::Guard => Blocker::Lease,
+            None => self.sealed_guard(waiter.entry, waiter.tx).map_or(Blocker::Lease, Blocker::Guard),
         }
     }
 }

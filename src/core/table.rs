@@ -39,6 +39,8 @@ pub struct Claim<O> {
     pub deadline: Time,
     /// The highest epoch told under it, and under the claims it was carried over from.
     pub issued: i64,
+    /// The epoch, or floor, that its transaction started from: what the key shows as long as it has no row.
+    pub from: i64,
     /// Its transaction is committing: nobody may break it while that transaction runs.
     pub sealed: bool,
     /// Its commit waits for sealed guards; no new guard of the key is sealed before it (rule 9).
@@ -169,6 +171,8 @@ pub struct Head {
     pub(crate) next_serial: u64,
     /// Raised by advance_epochs: a change decided under an older one cannot commit (rule 16).
     pub generation: u64,
+    /// What purges have raised the floor to, or are about to: no key without a row starts below it.
+    pub(crate) floor: i64,
     /// How many keys transactions are changing or guarding, and how many may be at once. There are more entries than that:
     /// one for each process, which may wait for a key that nobody is changing.
     pub(crate) occupied: u32,
@@ -179,7 +183,7 @@ pub struct Head {
 
 impl Default for Head {
     fn default() -> Self {
-        Head { next_serial: 1, generation: 0, occupied: 0, limit: 0, free_entry: NONE, free_guard: NONE }
+        Head { next_serial: 1, generation: 0, floor: 0, occupied: 0, limit: 0, free_entry: NONE, free_guard: NONE }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lease_core::{At, Claim, Kind, Lease, List, Name, Obstacle, State, Time, Waiter};
+use lease_core::{At, Blocker, Claim, Kind, Lease, List, Name, State, Time, Waiter};
 
 use super::pending::{self, Extra};
 use crate::pg::{Result, clock as steady, interrupt, proc};
@@ -226,15 +226,15 @@ pub fn waiters() -> Vec<WaiterRow> {
         let here = section.waiters().filter(|(_, key, _)| key.database == database);
         waiters.extend(here.map(|(waiter, key, place)| {
             let want = shared::want(section, waiter.tx.proc);
-            (key.name, *waiter, place, want, section.obstacle(waiter))
+            (key.name, *waiter, place, want, section.blocker(waiter))
         }));
     });
-    let row = |(key, waiter, place, want, obstacle): (Name, Waiter<Name>, u32, Want, Obstacle)| {
-        let (waits_for, blocker) = match obstacle {
-            Obstacle::Lease => (WaitsFor::Lease, None),
-            Obstacle::Change(tx) => (WaitsFor::UncommittedChange, Some(tx)),
-            Obstacle::Commit(tx) => (WaitsFor::Commit, Some(tx)),
-            Obstacle::Guard(tx) => (WaitsFor::Guard, Some(tx)),
+    let row = |(key, waiter, place, want, blocker): (Name, Waiter<Name>, u32, Want, Blocker)| {
+        let (waits_for, blocker) = match blocker {
+            Blocker::Lease => (WaitsFor::Lease, None),
+            Blocker::Change(tx) => (WaitsFor::UncommittedChange, Some(tx)),
+            Blocker::Commit(tx) => (WaitsFor::Commit, Some(tx)),
+            Blocker::Guard(tx) => (WaitsFor::Guard, Some(tx)),
         };
         WaiterRow {
             key,

@@ -16,6 +16,7 @@
 
 use super::world::{Checked, Doing, Key, Owner, Stored, TICK, World, check, process_in_words, ticks};
 use crate::claim::{Ask, Change, Guard, Seen, Wait};
+use crate::guard::{GuardAnswer, Guarding};
 use crate::lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
 use crate::operation::Answer;
 use crate::queue::List;
@@ -99,6 +100,20 @@ impl World<'_> {
         free && self.acquirable(key) && !self.sealed_guard(key, head)
     }
 
+    /// The epoch that inspect shows.
+    pub fn shown(&self, key: Key) -> i64 {
+        match (self.rows[key as usize].lease, self.claim(key)) {
+            (Some(lease), _) => lease.epoch,
+            (None, Some(claim)) if self.running(claim.tx) => claim.from.min(self.floor),
+            (None, _) => self.floor,
+        }
+    }
+
+    /// All epochs were raised, and the one who did it has yet to say so.
+    fn has_just_advanced(&self) -> bool {
+        self.processes.iter().any(|q| q.advancing && matches!(q.doing, Doing::Ending { committed: true }))
+    }
+
     fn gives_way(&self, claim: &Claim<Owner>) -> bool {
         !claim.sealed && (claim.deadline <= ticks(self.now) || claim.kind == Kind::Maintenance)
     }
@@ -139,10 +154,7 @@ impl World<'_> {
         let lease = match seen {
             Some(Seen::Row { lease, .. }) => {
                 // between the visibility of an advance and the end of it a change can still be decided, but not commit
-                let advanced = (0..self.processes.len()).any(|q| {
-                    self.processes[q].advancing && matches!(self.processes[q].doing, Doing::Ending { committed: true })
-                });
-                if advanced && read.version != self.rows[key as usize].version {
+                if self.has_just_advanced() && read.version != self.rows[key as usize].version {
                     return Ok(());
                 }
                 check!(
@@ -155,9 +167,15 @@ impl World<'_> {
             Some(Seen::Pending(change)) => change.lease,
             None => return Ok(()),
         };
-        let verdict = decide(lease.as_ref(), self.floor, 0, &ask.request, at);
+        let floor = match seen {
+            Some(Seen::Row { floor, .. }) => floor,
+            _ => 0,
+        };
+        let verdict = decide(lease.as_ref(), floor, 0, &ask.request, at);
         match answer {
             Answer::Granted(change) => {
+                let visible = matches!(seen, Some(Seen::Pending(_))) || self.in_snapshot(p, key, read);
+                check!(visible, "P8", "granted on a row that the transaction's snapshot does not show");
                 let same = matches!(verdict, Verdict::Change { lease, .. } if like(lease, change.lease));
                 check!(same, "P8", "granted {change:?}, but the state at that instant says {verdict:?}");
                 if let Request::Acquire { owner, .. } = ask.request {
@@ -181,9 +199,32 @@ impl World<'_> {
                 let same = matches!(verdict, Verdict::Refused(r) if like_refusal(&r, refusal));
                 check!(same, "P8", "refused {refusal:?}, but the state at that instant says {verdict:?}");
             }
-            Answer::Busy | Answer::Broken | Answer::Changed => {}
+            Answer::Changed => {
+                let changed = matches!(verdict, Verdict::Change { .. }) && !self.in_snapshot(p, key, read);
+                check!(changed, "P8", "refused a change of k{key} as not serializable without need");
+            }
+            Answer::Busy | Answer::Broken => {}
             Answer::Full => check!(false, "bookkeeping", "no room for k{key}"),
         }
+        Ok(())
+    }
+
+    /// P8 for guards.
+    pub fn check_guard_answer(&self, p: u8, guarding: &Guarding<Key, Owner>, read: &Stored) -> Checked {
+        let (key, owner) = (guarding.key, self.scenario.clients[p as usize].owner);
+        let process = &self.processes[p as usize];
+        let lease = match process.changes.pending(&key) {
+            Some(pending) => pending.change.lease,
+            None if self.has_just_advanced() => return Ok(()),
+            None => self.rows[key as usize].lease,
+        };
+        let status = match guarding.answer() {
+            Some(GuardAnswer::Guarded { .. }) => Status::Ok,
+            Some(GuardAnswer::Refused(status)) => status,
+            _ => return Ok(()),
+        };
+        let now = holds(lease.as_ref(), owner, process.told[key as usize], self.at());
+        check!(status == now, "P8", "guard(k{key}) answers {status:?} where it is {now:?} (it read {read:?})");
         Ok(())
     }
 
@@ -210,6 +251,8 @@ impl World<'_> {
         let now = ticks(self.now);
         let own = self.processes[p as usize].changes.pending(&guard.key).map(|pending| pending.change);
         let by_own = guard.own.is_some_and(|(serial, until)| own.is_some_and(|c| c.serial == serial) && now < until);
+        let pending = own.and_then(|change| change.lease);
+        let by_own = by_own || holds(pending.as_ref(), guard.owner, guard.epoch, self.at()) == Status::Ok;
         let row = self.rows[guard.key as usize].lease;
         match holds(row.as_ref(), guard.owner, guard.epoch, self.at()) {
             Status::Ok => true,
@@ -257,6 +300,15 @@ impl World<'_> {
     /// One row of a commit becomes visible.
     pub fn check_write(&mut self, p: u8, key: Key, change: &Change<Owner>) -> Checked {
         let (old, new) = (self.rows[key as usize].lease, change.lease);
+        if change.kind != Kind::Renewal {
+            // P3 is about transitions; it holds for lapses and purges, too
+            for q in 0..self.processes.len() as u8 {
+                let guards = self.processes[q as usize].changes.guards().any(|g| g.key == key);
+                if q != p && guards && self.is_sealed(q) {
+                    self.processes[q as usize].guards_overtaken = true;
+                }
+            }
+        }
         let Some(new) = new else {
             check!(
                 change.kind != Kind::Maintenance
@@ -292,23 +344,19 @@ impl World<'_> {
                 new.epoch
             );
         }
-        if transition && change.kind == Kind::Transition {
-            for q in 0..self.processes.len() as u8 {
-                let guards = self.processes[q as usize].changes.guards().any(|g| g.key == key);
-                if q != p && guards && self.is_sealed(q) {
-                    self.processes[q as usize].guards_overtaken = true;
-                }
-            }
-        }
         Ok(())
     }
 
     /// What holds in every state.
     pub fn check_state(&self) -> Checked {
         for key in self.keys().map(usize::from) {
-            let row = &self.rows[key];
-            let shown = row.lease.map_or(self.floor, |l| l.epoch);
-            check!(shown >= self.top[key], "P2", "k{key} shows epoch {shown} after {} was committed", self.top[key]);
+            let shown = self.shown(key as Key);
+            check!(
+                shown >= self.top[key],
+                "P2",
+                "k{key} shows epoch {shown} after {} was committed or shown",
+                self.top[key]
+            );
         }
         if self.private {
             return Ok(());
@@ -416,12 +464,15 @@ impl World<'_> {
             }
             let mut look = self.clone();
             look.processes[p as usize].woken = true;
+            look.answer = None;
             let mut steps = 0;
-            while look.can_step(p) && steps < 16 {
+            while look.can_step(p) && look.answer.is_none() && steps < 16 {
                 look.apply(super::world::Action::Step(p))?;
                 steps += 1;
             }
-            check!(look.is_asleep(p), "P6", "{} sleeps although it could go on", process_in_words(p));
+            // that somebody else took the key meanwhile it learns soon enough
+            let denied = matches!(look.answer, Some(Answer::Refused(Refusal::NotAcquirable { .. })));
+            check!(look.is_asleep(p) || denied, "P6", "{} sleeps although it could go on", process_in_words(p));
             self.check_blocker(p)?;
         }
         Ok(())
@@ -436,7 +487,8 @@ impl World<'_> {
     fn check_blocker(&self, p: u8) -> Checked {
         let waiter = &self.shared.waiters[p as usize];
         let Some(entry) = self.shared.entries.get(waiter.entry as usize) else { return Ok(()) };
-        if waiter.waits_for != WaitsFor::Change {
+        let looks_itself = waiter.list == List::Conflicts || entry.queue.first == u32::from(p);
+        if waiter.waits_for != WaitsFor::Change || !looks_itself {
             return Ok(());
         }
         let Some(claim) = entry.claim.filter(|c| self.running(c.tx) && !c.sealed && c.kind != Kind::HandOff) else {
@@ -485,6 +537,22 @@ impl World<'_> {
         let waiter = &self.shared.waiters[p as usize];
         let Some(entry) = self.shared.entries.get(waiter.entry as usize) else { return false };
         let key = entry.key;
+        if !self.in_snapshot(p, key, &self.rows[key as usize]) {
+            // whatever it waits for, it can only fail
+            return true;
+        }
+        let live = self.rows[key as usize].lease.filter(|l| l.is_live(self.at()));
+        let owner = self.scenario.clients[p as usize].owner;
+        if waiter.list == List::Queue
+            && entry.queue.first != u32::from(p)
+            && live.is_some_and(|l| l.owner == Some(owner))
+        {
+            // another session of its owner got the lease: owners are not to be shared
+            return true;
+        }
+        if self.has_just_advanced() {
+            return true;
+        }
         let ending = |proc: u32| matches!(self.processes[proc as usize].doing, Doing::Ending { .. });
         let queue = self.list(key, List::Queue);
         let ahead = queue.iter().take_while(|q| **q != u32::from(p)).copied();

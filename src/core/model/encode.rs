@@ -42,6 +42,7 @@ impl Encoder {
         self.serials.clear();
         self.put(world.now);
         self.put(world.floor);
+        self.put(world.shared.head.floor);
         for key in world.keys().map(usize::from) {
             self.row(&world.rows[key]);
             self.flag(world.durable[key] == world.rows[key]);
@@ -110,7 +111,7 @@ impl Encoder {
 
     fn key(&mut self, world: &World<'_>, key: u8) {
         match world.claim(key) {
-            Some(claim) => self.claim(world, &claim),
+            Some(claim) => self.claim(world, key, &claim),
             None => self.bytes.push(255),
         }
         let mut guards: Vec<(u32, bool)> = world.guards(key).iter().map(|(tx, sealed)| (tx.proc, *sealed)).collect();
@@ -133,12 +134,15 @@ impl Encoder {
         self.bytes.push(world.watch(key).map_or(255, |watch| watch as u8));
     }
 
-    fn claim(&mut self, world: &World<'_>, claim: &Claim<Owner>) {
+    fn claim(&mut self, world: &World<'_>, key: u8, claim: &Claim<Owner>) {
         self.tx(world, claim.tx);
         self.serial(claim.serial);
         self.kind(claim.kind);
         self.time(claim.deadline);
         self.put(claim.issued);
+        if world.rows[key as usize].lease.is_none() && claim.kind != Kind::HandOff {
+            self.put(claim.from);
+        }
         let current = claim.generation == world.shared.head.generation;
         self.bytes.push(u8::from(claim.sealed) + 2 * u8::from(claim.announced) + 4 * u8::from(current));
     }
@@ -168,8 +172,8 @@ impl Encoder {
 
     fn seen(&mut self, world: &World<'_>, key: u8, seen: &Seen<Owner>) {
         match seen {
-            Seen::Row { lease, floor, version, .. } => {
-                self.bytes.push(1);
+            Seen::Row { lease, floor, version, in_snapshot } => {
+                self.bytes.push(1 + 4 * u8::from(*in_snapshot));
                 if self.version(world, key, *version) || !crate::rules::rule(crate::rules::Rule::Version) {
                     self.lease(lease.as_ref());
                     self.put(*floor);
@@ -197,6 +201,7 @@ impl Encoder {
         self.put(process.floor);
         for key in world.keys().map(usize::from) {
             self.put(process.told[key]);
+            self.flag(world.in_snapshot(p as u8, key as u8, &world.rows[key]));
             if process.open {
                 self.put(process.told_before[key]);
             }
@@ -240,6 +245,7 @@ impl Encoder {
                     Phase::Read { version } => {
                         self.bytes.push(2);
                         self.version(world, key, version);
+                        self.flag(read.version == world.rows[key as usize].version);
                     }
                     Phase::Decide(seen) => {
                         self.bytes.push(3);
@@ -254,17 +260,19 @@ impl Encoder {
                 }
                 self.bytes.push(u8::from(world.shared.waiters[p].entry != NONE));
             }
-            Doing::Guarding(guarding) => {
+            Doing::Guarding { guarding, read } => {
                 self.bytes.push(2);
                 match guarding.phase {
                     GuardPhase::Sample => self.bytes.push(1),
                     GuardPhase::Read { version } => {
                         self.bytes.push(2);
                         self.version(world, guarding.key, version);
+                        self.flag(read.version == world.rows[guarding.key as usize].version);
                     }
                     GuardPhase::Decide(seen) => {
                         self.bytes.push(3);
                         self.seen(world, guarding.key, &seen);
+                        self.flag(read.version == world.rows[guarding.key as usize].version);
                     }
                     GuardPhase::Done(_) => self.bytes.push(4),
                 }

@@ -4,4 +4,5 @@ mod check;
 mod encode;
 mod scenarios;
 mod search;
+mod simulator;
 mod world;

@@ -73,6 +73,7 @@ fn scenario(name: &'static str, rows: &[Row], clients: &[(u8, &[&[Statement]])],
     assert!(rows.len() <= KEYS);
     let client = |(owner, transactions): &(u8, &[&[Statement]])| Client {
         owner: *owner,
+        repeatable: false,
         transactions: transactions.iter().map(|t| t.to_vec()).collect(),
     };
     let Bounds { last_tick, aborts, freezes, crashes } = bounds;
@@ -190,6 +191,9 @@ scenarios! {
     /// A stream of guards does not starve a release, and a release that stopped does not stop them.
     guards_and_a_release(bounds(3, 1, 1, 0), bounds(4, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[GUARD]]), (A, &[&[GUARD]]), (A, &[&[RELEASE]])];
+    /// An acquire that needs no turn does not wait in the queue for a guard's commit.
+    guard_and_a_second_acquire(bounds(2, 0, 0, 0), bounds(4, 1, 0, 0)): [held(A, 1, 1)],
+        [(A, &[&[GUARD]]), (B, &[&[acquire(2), wait(2)]]), (C, &[&[wait(1)]])];
     guard_and_force_release(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 3)],
         [(A, &[&[GUARD]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     /// Each guards what the other changes.
@@ -228,6 +232,9 @@ scenarios! {
     /// A purge of what was acquired and given back in the same transaction.
     purge_of_an_own_change(bounds(3, 1, 1, 1), bounds(4, 2, 1, 1)): [NO_ROW],
         [(A, &[&[acquire(1), RELEASE, PURGE]]), (B, &[&[acquire(1)], &[RELEASE, PURGE]])];
+    /// The counter of a key without a row is not seen to fall when its first grant started from a lower floor.
+    purge_beside_a_new_key(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [free(5), NO_ROW],
+        [(A, &[&[PURGE]]), (B, &[&[Acquire { key: 1, ttl: 1 }], &[Acquire { key: 1, ttl: 1 }]]), (C, &[&[acquire(1)]])];
     force_release(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(A, 1, 3)],
         [(A, &[&[renew(3)]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     force_release_of_an_unowned_key(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [free(1)],

@@ -21,6 +21,8 @@ pub type ByKey<T> = [T; KEYS];
 
 /// One step of the clock: the grace that a hand-off is given.
 pub const TICK: i64 = GRACE;
+/// By how much advance_epochs raises every epoch.
+const ADVANCE: i64 = 10;
 const START: Time = Time(0);
 /// For how long an acquire that does not wait bears with a commit under way.
 const PATIENCE: i64 = TICK;
@@ -50,6 +52,8 @@ pub enum Statement {
 #[derive(Clone, Debug)]
 pub struct Client {
     pub owner: Owner,
+    /// It runs its transactions under REPEATABLE READ, not READ COMMITTED.
+    pub repeatable: bool,
     pub transactions: Vec<Vec<Statement>>,
 }
 
@@ -126,7 +130,10 @@ pub enum Doing {
         /// When it began: what stands for the clock where rule 1 is off.
         began: i64,
     },
-    Guarding(Guarding<Key, Owner>),
+    Guarding {
+        guarding: Guarding<Key, Owner>,
+        read: Stored,
+    },
     /// In pre-commit, until the rows are written.
     Committing(Commit<Key, Owner>),
     /// About to become visible.
@@ -153,6 +160,8 @@ pub struct Process {
     pub told: ByKey<i64>,
     pub told_before: ByKey<i64>,
     pub doing: Doing,
+    /// By key: the version that its transaction's snapshot shows, under REPEATABLE READ.
+    pub snapshot: Option<ByKey<u32>>,
     pub woken: bool,
     pub frozen: bool,
     /// By its last seal: every guard was right at that instant, and no transition has become visible since.
@@ -173,6 +182,8 @@ pub struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Step(u8),
+    /// A read that sees neither the old version of a row nor the new one, because the row changes beside it.
+    Miss(u8),
     /// The transaction is rolled back: an error, a cancel, a client that went away.
     Abort(u8),
     /// The innermost savepoint is rolled back by an error, a cancel included.
@@ -205,6 +216,8 @@ pub struct World<'a> {
     /// By key: the highest epoch that was ever committed, and whose turn it is.
     pub top: ByKey<i64>,
     pub turns: ByKey<Option<Turn>>,
+    /// The last answer that anybody got.
+    pub answer: Option<Answer<Owner>>,
     /// The last step was one that only the process itself can see.
     pub private: bool,
     /// The last step in words, where somebody listens.
@@ -244,6 +257,7 @@ impl<'a> World<'a> {
                 told_before: told,
                 told,
                 doing: Doing::Nothing,
+                snapshot: None,
                 woken: false,
                 frozen: false,
                 guards_right: true,
@@ -269,6 +283,7 @@ impl<'a> World<'a> {
             purge_lock: None,
             floor_lock: None,
             turns: [None; KEYS],
+            answer: None,
             private: false,
             words: None,
         }
@@ -315,6 +330,11 @@ impl<'a> World<'a> {
 
     fn process(&mut self, p: u8) -> &mut Process {
         &mut self.processes[p as usize]
+    }
+
+    /// Whether the snapshot of a process shows the same row (it is so for who has none).
+    pub fn in_snapshot(&self, p: u8, key: Key, row: &Stored) -> bool {
+        self.processes[p as usize].snapshot.is_none_or(|versions| versions[key as usize] == row.version)
     }
 
     /// The transaction that a process runs or will run next.
@@ -390,6 +410,19 @@ impl<'a> World<'a> {
         self.processes[p as usize].changes.changes().any(|(_, _, pending)| pending.change.lease.is_none())
     }
 
+    /// Whether a process is reading a row that has changed since it sampled the version.
+    fn can_miss(&self, p: u8) -> bool {
+        match &self.processes[p as usize].doing {
+            Doing::Calling { operation, read, .. } if operation.next() == Next::Read => {
+                read.version != self.rows[operation.ask().key as usize].version
+            }
+            Doing::Guarding { guarding, read } if guarding.next() == Next::Read => {
+                read.version != self.rows[guarding.key as usize].version
+            }
+            _ => false,
+        }
+    }
+
     /// The lock that a commit takes first of all.
     fn can_lock_table(&self, p: u8) -> bool {
         let process = &self.processes[p as usize];
@@ -410,6 +443,9 @@ impl<'a> World<'a> {
             }
             if self.can_step(p) {
                 actions.push(Action::Step(p));
+            }
+            if self.can_miss(p) {
+                actions.push(Action::Miss(p));
             }
             if process.open && self.aborts > 0 {
                 actions.push(Action::Abort(p));
@@ -436,6 +472,7 @@ impl<'a> World<'a> {
         self.private = false;
         match action {
             Action::Step(p) => self.step(p)?,
+            Action::Miss(p) => self.miss(p),
             Action::Abort(p) => {
                 self.aborts -= 1;
                 self.say(p, || "is cancelled or rolls back: its transaction has ended".into());
@@ -478,7 +515,7 @@ impl<'a> World<'a> {
         match self.processes[p as usize].doing.clone() {
             Doing::Nothing => self.next_statement(p),
             Doing::Calling { operation, read, began } => self.call(p, operation, read, began),
-            Doing::Guarding(guarding) => self.guard(p, guarding),
+            Doing::Guarding { guarding, read } => self.guard(p, guarding, read),
             Doing::Committing(commit) => self.commit(p, commit),
             Doing::Written => {
                 self.become_visible(p)?;
@@ -492,11 +529,31 @@ impl<'a> World<'a> {
         }
     }
 
+    fn miss(&mut self, p: u8) {
+        let floor = self.floor;
+        let missed = Stored { lease: None, version: u32::MAX };
+        match &mut self.process(p).doing {
+            Doing::Calling { operation, read, .. } => {
+                *read = missed;
+                operation.read(None, floor, true);
+            }
+            Doing::Guarding { guarding, read } => {
+                *read = missed;
+                guarding.read(None);
+            }
+            _ => {}
+        }
+        self.private = true;
+        self.say(p, || "reads, and misses the row that changes at this moment".into());
+    }
+
     fn next_statement(&mut self, p: u8) -> Checked {
         let Some(script) = self.script(p) else { return Ok(()) };
         let client = &self.scenario.clients[p as usize];
         if !self.processes[p as usize].open {
+            let versions = self.rows.map(|row| row.version);
             let process = self.process(p);
+            process.snapshot = client.repeatable.then_some(versions);
             process.open = true;
             process.lxid += 1;
             process.told_before = process.told;
@@ -530,12 +587,12 @@ impl<'a> World<'a> {
                     let mut guarding = Guarding::new(self.tx(p), key, World::hash(key), owner, told(key), pending);
                     if guarding.next() == Next::Sample {
                         guarding.sampled(self.section(|section| section.version(World::hash(key))));
-                        self.process(p).doing = Doing::Guarding(guarding);
+                        self.process(p).doing = Doing::Guarding { guarding, read: self.rows[key as usize] };
                         self.private = true;
                         self.say(p, || format!("guard(k{key}) samples the version"));
                         return Ok(());
                     }
-                    return self.guard(p, guarding);
+                    return self.guard(p, guarding, self.rows[key as usize]);
                 }
                 Statement::Savepoint => {
                     let process = self.process(p);
@@ -581,12 +638,13 @@ impl<'a> World<'a> {
         match operation.next() {
             Next::Sample => {
                 operation.sampled(self.section(|section| section.version(ask.hash)));
+                read = self.rows[key];
                 self.private = true;
                 self.say(p, || format!("{} samples the version", call_in_words(&ask)));
             }
             Next::Read => {
                 read = self.rows[key];
-                operation.read(read.lease, self.floor, true);
+                operation.read(read.lease, self.floor, self.in_snapshot(p, ask.key, &read));
                 let floor = self.floor;
                 self.private = true;
                 self.say(p, || format!("{} reads: {}", call_in_words(&ask), row_in_words(&read, floor)));
@@ -608,6 +666,8 @@ impl<'a> World<'a> {
         self.section_at(now, |section| operation.decide(section));
         self.say(p, || format!("{} decides: {}", call_in_words(&ask), next_in_words(&operation)));
         let Some(answer) = operation.answer() else {
+            // it samples the version in the same section
+            let read = if operation.next() == Next::Read { self.rows[key as usize] } else { read };
             self.process(p).doing = Doing::Calling { operation, read, began };
             return Ok(());
         };
@@ -615,6 +675,7 @@ impl<'a> World<'a> {
             crate::operation::Phase::Decide(seen) => Some(seen),
             _ => None,
         };
+        self.answer = Some(answer);
         self.check_answer(p, &ask, seen, &read, &answer, &before)?;
         self.process(p).doing = Doing::Nothing;
         match answer {
@@ -647,12 +708,13 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn guard(&mut self, p: u8, mut guarding: Guarding<Key, Owner>) -> Checked {
+    fn guard(&mut self, p: u8, mut guarding: Guarding<Key, Owner>, mut read: Stored) -> Checked {
         let key = guarding.key;
         match guarding.next() {
             Next::Read => {
-                guarding.read(self.rows[key as usize].lease);
-                self.process(p).doing = Doing::Guarding(guarding);
+                read = self.rows[key as usize];
+                guarding.read(read.lease);
+                self.process(p).doing = Doing::Guarding { guarding, read };
                 self.private = true;
                 self.say(p, || format!("guard(k{key}) reads the row"));
                 return Ok(());
@@ -660,10 +722,11 @@ impl<'a> World<'a> {
             Next::Decide => self.section(|section| guarding.decide(section)),
             _ => unreachable!("not asked for"),
         }
+        self.check_guard_answer(p, &guarding, &read)?;
         self.say(p, || format!("guard(k{key}) decides: {:?}", guarding.answer()));
         self.process(p).doing = Doing::Nothing;
         match guarding.answer() {
-            None => self.process(p).doing = Doing::Guarding(guarding),
+            None => self.process(p).doing = Doing::Guarding { guarding, read: self.rows[key as usize] },
             Some(GuardAnswer::Guarded { guard, .. }) => {
                 let process = self.process(p);
                 process.changes.add_guard(process.level, guard);
@@ -681,6 +744,8 @@ impl<'a> World<'a> {
         if self.processes[p as usize].advancing {
             self.table_lock = Some(p);
             self.process(p).doing = Doing::Written;
+            let floor = self.floor + ADVANCE;
+            self.section(|section| section.advance(floor));
             self.say(p, || "locks the table and raises every epoch".into());
             return Ok(());
         }
@@ -769,10 +834,10 @@ impl<'a> World<'a> {
 
     fn become_visible(&mut self, p: u8) -> Checked {
         if self.processes[p as usize].advancing {
-            self.floor += 10;
+            self.floor += ADVANCE;
             for (row, top) in self.rows.iter_mut().zip(&mut self.top) {
                 if let Some(lease) = &mut row.lease {
-                    lease.epoch += 10;
+                    lease.epoch += ADVANCE;
                     *top = lease.epoch;
                 }
                 row.version += 1;
@@ -814,9 +879,10 @@ impl<'a> World<'a> {
         let changes = std::mem::take(&mut self.process(p).changes);
         let advanced = committed && self.processes[p as usize].advancing;
         let guards: Vec<_> = changes.guards().collect();
+        let floor = self.floor;
         self.section(|section| {
             if advanced {
-                section.advance();
+                section.advance(floor);
             }
             section.finish(me, changes.outcomes(committed, at), &guards);
         });
@@ -842,6 +908,7 @@ impl<'a> World<'a> {
         process.guards_overtaken = false;
         process.floor = 0;
         process.bases.fill(0);
+        process.snapshot = None;
     }
 
     fn crash(&mut self, flushed: bool) -> Checked {
@@ -872,6 +939,8 @@ impl<'a> World<'a> {
     /// Brings the ghosts up to date after a step.
     fn settle(&mut self) {
         for key in self.keys() {
+            // no observation may be taken back, made or not
+            self.top[key as usize] = self.top[key as usize].max(self.shown(key));
             let head = self.head(key);
             let turn = head.filter(|head| self.is_open_to(key, *head));
             let before = self.turns[key as usize];
