@@ -235,12 +235,12 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// A sealed guard has ended: so has the wait of whoever was stopped by it.
+    /// A sealed guard has ended: so has the wait of whoever was stopped by it, and the head cannot have had its turn before.
     pub(crate) fn alert_guarded(&mut self, entry: u32) {
         self.wake_conflicts(entry);
         let Entry { queue, watch, .. } = *self.entry(entry);
         let stopped = |proc: u32| proc != NONE && self.waiter(proc).waits_for == WaitsFor::Guard;
-        if stopped(queue.first) || stopped(watch) {
+        if stopped(queue.first) || stopped(watch) || self.head_is_due(entry).is_some_and(|due| due <= self.at.now) {
             self.alert_head(entry, self.at.now);
         }
     }

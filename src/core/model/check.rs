@@ -488,7 +488,9 @@ impl World<'_> {
         let waiter = &self.shared.waiters[p as usize];
         let Some(entry) = self.shared.entries.get(waiter.entry as usize) else { return Ok(()) };
         let looks_itself = waiter.list == List::Conflicts || entry.queue.first == u32::from(p);
-        if waiter.waits_for != WaitsFor::Change || !looks_itself {
+        // what it saw when it looked last may have become a lease that it was not told of: its timer is right
+        let waits_for_lease = waiter.list == List::Queue && !self.acquirable(entry.key);
+        if waiter.waits_for != WaitsFor::Change || !looks_itself || waits_for_lease {
             return Ok(());
         }
         let Some(claim) = entry.claim.filter(|c| self.running(c.tx) && !c.sealed && c.kind != Kind::HandOff) else {
@@ -539,15 +541,6 @@ impl World<'_> {
         let key = entry.key;
         if !self.in_snapshot(p, key, &self.rows[key as usize]) {
             // whatever it waits for, it can only fail
-            return true;
-        }
-        let live = self.rows[key as usize].lease.filter(|l| l.is_live(self.at()));
-        let owner = self.scenario.clients[p as usize].owner;
-        if waiter.list == List::Queue
-            && entry.queue.first != u32::from(p)
-            && live.is_some_and(|l| l.owner == Some(owner))
-        {
-            // another session of its owner got the lease: owners are not to be shared
             return true;
         }
         if self.has_just_advanced() {
