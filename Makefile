@@ -7,6 +7,11 @@
 #   make test     everything there is to check: build, install, run all tests
 #   make demo     two workers fight for one lease
 #
+# and two for what takes long and needs more than a server:
+#
+#   make check-postgres   PostgreSQL's own tests, with and without pg_lease (fetches its source)
+#   make valgrind         a part of the tests on a server under valgrind
+#
 # All tests run on servers of their own, in a temporary folder.
 
 .DEFAULT_GOAL := all
@@ -90,6 +95,20 @@ export CHECK
 # TAP tests take the library with test points from where it was built: it is never installed
 installcheck: $(if $(filter tap,$(CHECK)),$(TEST_LIB))
 	@TEST_LIB=$(TEST_LIB) VARIANT=$(VARIANT) exec scripts/check
+
+# SQL and isolation tests on a server under valgrind, but for those in which a lease must outlast a few statements.
+# PG_CONFIG should be that of a server built with assertions and -DUSE_VALGRIND: then valgrind knows what palloc gives out.
+VALGRIND_REGRESS ?= 00_extension 20_arguments 21_interval 22_text 40_privileges
+VALGRIND_ISOLATION ?= in-flight same-owner serializable
+.PHONY: valgrind
+valgrind: test-install
+	@VALGRIND=yes CHECK="regress isolation" REGRESS="$(VALGRIND_REGRESS)" ISOLATION="$(VALGRIND_ISOLATION)" \
+	VARIANT=$(VARIANT)-valgrind exec scripts/check
+
+# PostgreSQL's own tests, with and without the extension
+.PHONY: check-postgres
+check-postgres: test-install
+	@exec scripts/check-postgres
 
 # `sudo` only where this user may not write to the server's folders
 .PHONY: test-install

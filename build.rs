@@ -85,7 +85,7 @@ fn bind(flags: &[String]) {
         .rust_edition(bindgen::RustEdition::Edition2024)
         .parse_callbacks(Box::new(PlainData))
         .derive_copy(false)
-        .layout_tests(false)
+        .layout_tests(true)
         .generate_comments(false);
     for name in &names {
         builder = builder.allowlist_function(name).allowlist_var(name).allowlist_type(name);

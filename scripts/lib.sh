@@ -75,16 +75,18 @@ if [ -n "$server_user" ]; then chown "$server_user" "$tmp"; fi
 
 # --- the server
 
+server_program= # what to run instead of postgres
+
 # Starts a server on $tmp/data that only listens on a socket in $tmp.
-start_server() {
+start_server() { # start_server [SETTINGS-FILE]
     as_server_user initdb -D data -U postgres -A trust -E UTF8 --no-locale --no-sync >"$tmp/initdb.log" ||
         { cat "$tmp/initdb.log" >&2; die "initdb failed"; }
-    as_server_user tee -a data/postgresql.conf >/dev/null <"$top/regress/pg_lease.conf"
+    as_server_user tee -a data/postgresql.conf >/dev/null <"${1:-$top/regress/pg_lease.conf}"
     as_server_user tee -a data/postgresql.conf >/dev/null <<EOF
 listen_addresses = ''
 unix_socket_directories = '$tmp'
 EOF
-    as_server_user pg_ctl -D data -l server.log -w -s start || { cat "$tmp/server.log" >&2; die "the server does not start"; }
+    as_server_user pg_ctl -D data -l server.log -w -s ${server_program:+-p "$server_program" -t 300} start || { cat "$tmp/server.log" >&2; die "the server does not start"; }
 }
 
 stop_server() { as_server_user pg_ctl -D data -m fast -w -s stop; }

@@ -1,6 +1,6 @@
 # force_release against every kind of hold and uncommitted change; and no session can take all the room there is.
 # Proves: I2, I3, I5 (liveness of takeover), I10, failure row "Holder hangs / network partitions (session alive)",
-#   failure row "Resource exhaustion (locks, connections, disk)"
+#   failure row "Resource exhaustion"
 
 use strict;
 use warnings;

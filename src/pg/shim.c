@@ -181,20 +181,6 @@ pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len)
 	varlena->len = VARSIZE(jsonb);
 }
 
-void
-pgl_array(Datum datum, bool of_text, PglArray *result)
-{
-	ArrayType  *array = DatumGetArrayTypeP(datum);
-
-	result->dimensions = ARR_NDIM(array);
-	if (of_text)
-		deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
-						  &result->elements, &result->nulls, &result->count);
-	else
-		deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-						  &result->elements, &result->nulls, &result->count);
-}
-
 Datum
 pgl_datum(const PglValue *value)
 {
@@ -674,19 +660,6 @@ pgl_table_close(PglTable *table, bool keep_locks)
 	while (table->indexes_open > 0)
 		index_close(table->indexes[--table->indexes_open], lockmode);
 	table_close(table->rel, lockmode);
-}
-
-int
-pgl_table_try_lock(const PglShape *shape, int lockmode)
-{
-	Oid			oid = find_relation(shape);
-
-	if (!OidIsValid(oid))
-		return PGL_MISSING;
-	if (!ConditionalLockRelationOid(oid, lockmode))
-		return PGL_BUSY;
-	/* dropped, or renamed, before we had the lock */
-	return find_relation(shape) == oid ? PGL_OPENED : PGL_MISSING;
 }
 
 /* The pinned row's columns, valid as long as the pin */
@@ -1172,37 +1145,10 @@ pgl_hold_interrupts(void)
 	HOLD_INTERRUPTS();
 }
 
-bool
-pgl_try_exclusive(uint32 class_id, uint32 object_id)
-{
-	/* SQL's advisory locks have 1 or 2 in the fourth field */
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, class_id, object_id, 3);
-	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
 const char *
 pgl_role_name(void)
 {
 	return GetUserNameFromId(GetUserId(), false);
-}
-
-uint64
-pgl_spi_execute(PglText sql)
-{
-	char	   *statement = pnstrdup(sql.data, sql.len);
-	uint64		processed;
-	int			result;
-
-	SPI_connect();
-	result = SPI_execute(statement, false, 0);
-	if (result < 0)
-		elog(ERROR, "SPI_execute: %s", SPI_result_code_string(result));
-	processed = SPI_processed;
-	SPI_finish();
-	pfree(statement);
-	return processed;
 }
 
 bool
@@ -1224,6 +1170,7 @@ describe_worker(BackgroundWorker *worker, PglText name, const char *type, const 
 {
 	memset(worker, 0, sizeof(BackgroundWorker));
 	snprintf(worker->bgw_name, BGW_MAXLEN, "%.*s", (int) name.len, name.data);
+	/* not strlcpy, which is libc's or PostgreSQL's, as it was where the server was built */
 	snprintf(worker->bgw_type, BGW_MAXLEN, "%s", type);
 	snprintf(worker->bgw_library_name, sizeof(worker->bgw_library_name), "pg_lease");
 	snprintf(worker->bgw_function_name, sizeof(worker->bgw_function_name), "%s", function);
@@ -1567,6 +1514,37 @@ pgl_test_wait_quietly(PglText name)
 	PG_END_TRY();
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
+}
+
+/*
+ * Another module, loaded after us: tells in the server's log in which order PostgreSQL calls it, and waits at the point
+ * "observed" once the commit is visible.
+ */
+static void
+observe(XactEvent event, void *arg)
+{
+	static PglTx tx;
+
+	if (event == XACT_EVENT_PRE_COMMIT)
+	{
+		pgl_tx(&tx);
+		ereport(LOG, errmsg("observer: pre-commit, running: %d", pgl_tx_running(&tx)));
+	}
+	else if (event == XACT_EVENT_COMMIT)
+	{
+		PglText		point = {.data = "observed", .len = 8};
+
+		ereport(LOG, errmsg("observer: committed, running: %d", pgl_tx_running(&tx)));
+		pgl_test_wait_quietly(point);
+	}
+	else if (event == XACT_EVENT_ABORT)
+		ereport(LOG, errmsg("observer: aborted"));
+}
+
+void
+pgl_test_observe(void)
+{
+	RegisterXactCallback(observe, NULL);
 }
 
 #endif

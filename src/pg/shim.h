@@ -26,6 +26,43 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+/* ---- what layout.rs compares with ---- */
+
+typedef enum PglLayout
+{
+	PGL_SIZE_CONDITION_VARIABLE = sizeof(ConditionVariable),
+	PGL_ALIGN_CONDITION_VARIABLE = __alignof__(ConditionVariable),
+	PGL_SIZE_LWLOCK_PADDED = sizeof(LWLockPadded),
+	PGL_SIZE_FINFO_RECORD = sizeof(Pg_finfo_record),
+	PGL_SIZE_DATUM = sizeof(Datum),
+	PGL_SIZE_NULLABLE_DATUM = sizeof(NullableDatum),
+	PGL_OFFSET_DATUM_VALUE = offsetof(NullableDatum, value),
+	PGL_OFFSET_DATUM_ISNULL = offsetof(NullableDatum, isnull),
+	PGL_OFFSET_CALL_ISNULL = offsetof(FunctionCallInfoBaseData, isnull),
+	PGL_OFFSET_CALL_NARGS = offsetof(FunctionCallInfoBaseData, nargs),
+	PGL_OFFSET_CALL_ARGS = offsetof(FunctionCallInfoBaseData, args)
+} PglLayout;
+
+typedef enum PglNumbers
+{
+	PGL_IS_ERROR = ERROR,
+	PGL_IS_WARNING = WARNING,
+	PGL_IS_NOTICE = NOTICE,
+	PGL_IS_LOG = LOG,
+	PGL_IS_LW_EXCLUSIVE = LW_EXCLUSIVE,
+	PGL_IS_LW_SHARED = LW_SHARED,
+	PGL_IS_COMMIT = XACT_EVENT_COMMIT,
+	PGL_IS_ABORT = XACT_EVENT_ABORT,
+	PGL_IS_PRE_COMMIT = XACT_EVENT_PRE_COMMIT,
+	PGL_IS_PRE_PREPARE = XACT_EVENT_PRE_PREPARE,
+	PGL_IS_COMMIT_SUB = SUBXACT_EVENT_COMMIT_SUB,
+	PGL_IS_ABORT_SUB = SUBXACT_EVENT_ABORT_SUB,
+	PGL_IS_POSTMASTER = PGC_POSTMASTER,
+	PGL_IS_SIGHUP = PGC_SIGHUP,
+	PGL_IS_SUSET = PGC_SUSET,
+	PGL_IS_USERSET = PGC_USERSET
+} PglNumbers;
+
 /* ---- errors ---- */
 
 typedef void (*PglThunk) (void *);
@@ -90,17 +127,6 @@ extern void pgl_text_detoast(Datum datum, PglText *text);
 extern void pgl_interval(Datum datum, PglValue *value);
 /* The whole varlena and the length of its output as text; raises */
 extern void pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len);
-
-typedef struct PglArray
-{
-	int32		dimensions;
-	int32		count;
-	Datum	   *elements;
-	bool	   *nulls;
-} PglArray;
-
-/* raises */
-extern void pgl_array(Datum datum, bool of_text, PglArray *array);
 
 /* raises */
 extern Datum pgl_datum(const PglValue *value);
@@ -204,7 +230,6 @@ typedef enum PglOutcome
 extern bool pgl_table_exists(const PglShape *shape);
 extern int	pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table);
 extern void pgl_table_close(PglTable *table, bool keep_locks);
-extern int	pgl_table_try_lock(const PglShape *shape, int lockmode);
 /* The row stays pinned, and its values valid, until pgl_table_let_go, a write or the next look */
 extern bool pgl_table_find(PglTable *table, PglText key, int view);
 extern bool pgl_table_first(PglTable *table, int view);
@@ -255,11 +280,9 @@ extern LWLock *pgl_addin_shmem_init_lock(void);
 extern void pgl_hold_interrupts(void);
 
 /* A lock of our own space, per database, to the end of the transaction; raises */
-extern bool pgl_try_exclusive(uint32 class_id, uint32 object_id);
 /* In the current context; raises */
 extern const char *pgl_role_name(void);
 /* raises */
-extern uint64 pgl_spi_execute(PglText sql);
 extern bool pgl_encoding_is_utf8(void);
 
 /* ---- background workers ---- */
@@ -314,6 +337,7 @@ extern void pgl_watch_utility(PglUtility callback);
 extern void pgl_test_error(int32 kind);
 extern void pgl_test_wait(PglText name);
 extern void pgl_test_wait_quietly(PglText name);
+extern void pgl_test_observe(void);
 #endif
 
 #endif

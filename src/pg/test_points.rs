@@ -70,6 +70,7 @@ mod enabled {
 
     pg_function!(lease_test_panic, test_panic);
     pg_function!(lease_test_error, test_error);
+    pg_function!(lease_test_observe, test_observe);
 
     /// `lease_test_panic(message text) RETURNS void`
     fn test_panic(call: Call<'_>) -> Result<Reply<'_>> {
@@ -83,6 +84,13 @@ mod enabled {
         let kind = call.int4(0).unwrap_or(0);
         // SAFETY: no conditions.
         crate::pg::guard::call(|| unsafe { sys::pgl_test_error(kind) })?;
+        Ok(call.null())
+    }
+    /// `lease_test_observe() RETURNS void`: from the next transaction's end on, plays another module with callbacks of its
+    /// own in this session.
+    fn test_observe(call: Call<'_>) -> Result<Reply<'_>> {
+        // SAFETY: no conditions.
+        crate::pg::guard::call(|| unsafe { sys::pgl_test_observe() })?;
         Ok(call.null())
     }
 }

@@ -25,18 +25,19 @@ pub fn pre_commit() -> Result<()> {
         return Ok(());
     }
     pending::set_committing();
-    let done = store::write(|table| {
+    let commit = |table: &mut Writer<'_>| {
         if pending::must_flush() {
             xact::force_local_flush()?;
         }
         test_point!("before-seal")?;
-        seal()?;
+        seal(table)?;
         test_point!("sealed")?;
         for write in pending::writes() {
             write_row(table, &write)?;
         }
         test_point!("written")
-    });
+    };
+    let done = if pending::has_changes() { store::write(commit) } else { store::look(commit) };
     if let Err(Error::Own(_)) = done {
         Counter::CommitRefusals.add(1);
     }
@@ -56,7 +57,7 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
     table.write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)
 }
 
-fn seal() -> Result<()> {
+fn seal(table: &mut Writer<'_>) -> Result<()> {
     let mut commit = pending::commit();
     let mut sleeper = Sleeper::new(Purpose::Commit);
     loop {
@@ -69,8 +70,8 @@ fn seal() -> Result<()> {
             CommitStep::Check(key) => {
                 test_point!("check")?;
                 // a renewal by another session may be committing at this moment: it must not hide the row
-                let found = store::find_at_once(&key.name)?;
-                commit.checked(found.row.map(|row| row.lease).as_ref());
+                let row = table.find(&key.name)?;
+                commit.checked(row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,
             CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::give_way(&key) => {

@@ -170,6 +170,10 @@ pub fn take_skipped() -> HashSet<Key> {
     SKIPPED.take()
 }
 
+pub fn has_changes() -> bool {
+    with(|state| state.changes.changes().next().is_some())
+}
+
 pub fn is_committing() -> bool {
     with(|state| state.committing)
 }

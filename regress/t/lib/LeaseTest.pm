@@ -41,7 +41,7 @@ restart_after_crash = on
 	return $node;
 }
 
-# The extension, and a helper: a key's state without its times.
+# The extension, and helpers: a key's state without its times; how many keys are claimed, the sweeper's work aside.
 sub create_lease
 {
 	my ($node, $dbname) = @_;
@@ -50,6 +50,8 @@ sub create_lease
 		CREATE EXTENSION pg_lease;
 		CREATE FUNCTION state_of(key text) RETURNS text LANGUAGE sql AS
 			$$ SELECT concat_ws(' ', i.state, i.owner, i.epoch) FROM lease.inspect(state_of.key) i $$;
+		CREATE FUNCTION open_claims() RETURNS bigint LANGUAGE sql AS
+			$$ SELECT count(*) FROM lease.claims WHERE kind <> 'maintenance' $$;
 	});
 	return;
 }

@@ -1,0 +1,69 @@
+# What the extension takes for granted of PostgreSQL's insides, version by version, where no header promises it: the order of
+# transaction callbacks, and when a transaction counts as over.
+# With the library of `make test-points`.
+# Proves: I1, I6, failure row "Client crashes mid-operation"
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use LeaseTest;
+use Test::More;
+
+die "PG_LEASE_TEST_LIBDIR must name the folder of the library with test points (make installcheck sets it)\n"
+  unless -e ($ENV{PG_LEASE_TEST_LIBDIR} // '') . '/pg_lease.so';
+
+my $node = lease_cluster('internals', conf => "dynamic_library_path = '$ENV{PG_LEASE_TEST_LIBDIR}:\$libdir'\nshared_preload_libraries = '$ENV{PG_LEASE_TEST_LIBDIR}/pg_lease'\n");
+value($node, q{CREATE FUNCTION observe() RETURNS void AS 'pg_lease', 'lease_test_observe' LANGUAGE c});
+my ($a, $b, $gate) = map { session($node) } 1 .. 3;
+my $log_at;
+
+sub hold { my ($point) = @_; $gate->value("SELECT pg_advisory_lock(125534, hashtext('$point'))"); return; }
+sub go_on { $gate->value('SELECT pg_advisory_unlock_all()'); return; }
+sub logged { return PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at); }
+# A's COMMIT, held at the point
+sub commit_up_to
+{
+	my ($point) = @_;
+	hold($point);
+	$log_at = -s $node->logfile;
+	$a->send('COMMIT');
+	$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND pid = ' . $a->pid) or die 'does not come to the point';
+	return;
+}
+
+# --- Callbacks run last registered first: whoever registers after the preloading is called before us, so that nothing of
+# others comes between our seal and the end of the transaction.
+$a->value('SELECT observe()');
+$a->value(q{BEGIN; SET LOCAL pg_lease.test_points = 'before-seal'; SELECT lease.acquire('order', 'ann', '1 hour')});
+commit_up_to('before-seal');
+like(logged(), qr/observer: pre-commit, running: 1/, 'pre-commit: a callback registered later has run before ours');
+unlike(logged(), qr/observer: committed/, 'pre-commit: and nothing is committed');
+go_on();
+$a->answers(undef, '', 'the commit goes on');
+
+# --- The number of its local transaction goes when the commit becomes visible, before any commit callback: from then on the
+# claim that is still there is no one's.
+$a->value(q{BEGIN; SELECT lease.acquire('seen', 'ann', '1 hour'); SELECT lease.release('order', 'ann', 1)});
+commit_up_to('observed');
+like(logged(), qr/observer: committed, running: 0/, 'committed: the transaction is over when callbacks are called');
+$b->answers(q{SELECT state_of('seen'), state_of('order')}, 'held ann 1|free 2', 'committed: others see all of it before our callback has run');
+$b->answers(q{SELECT status FROM lease.renew('seen', 'ann', 1, '1 hour')}, 'ok', 'committed: and change it at once');
+$b->answers(q{SELECT acquired, epoch FROM lease.acquire('order', 'bob', '1 hour')}, 't|3', 'committed: released keys too');
+go_on();
+$a->answers(undef, '', 'and its own callback comes to what has gone on without it');
+row_is($node, q{SELECT state_of('seen'), state_of('order'), count(*) FROM lease.claims}, 'held ann 1|held bob 3|0', 'nothing was changed by that, nothing is left');
+
+# --- A backend that is terminated with a transaction open runs the abort callback, with shared memory still there.
+$a->value(q{BEGIN; SELECT lease.acquire('terminated', 'ann', '1 hour')});
+$log_at = -s $node->logfile;
+value($node, 'SELECT pg_terminate_backend(' . $a->pid . ')');
+wait_until_gone($node, $a->pid);
+like(logged(), qr/observer: aborted/, 'terminated: the abort callback is called');
+row_is($node, q{SELECT count(*) FROM lease.claims}, '0', 'terminated: the claim went with it');
+$b->answers(q{SELECT acquired, epoch FROM lease.acquire('terminated', 'bob', '1 hour')}, 't|1', 'terminated: the key is free at once');
+
+$_->quit foreach $a, $b, $gate;
+$node->stop;
+
+done_testing();
