@@ -111,6 +111,18 @@ pub enum Request<O> {
     },
 }
 
+impl<O: Copy> Request<O> {
+    /// On whose behalf it is made.
+    pub fn owner(&self) -> Option<O> {
+        match *self {
+            Request::Acquire { owner, .. } | Request::Renew { owner, .. } | Request::Release { owner, .. } => {
+                Some(owner)
+            }
+            Request::ForceRelease | Request::Lapse | Request::Purge { .. } => None,
+        }
+    }
+}
+
 /// What a pending change does to its key, and so what its claim keeps others from (rule 5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {

@@ -30,15 +30,7 @@ pub(crate) struct Chain<K, O, X> {
 
 impl<K: Id, O: Id, X> Chain<K, O, X> {
     fn stake(&self, change: &Change<O>) -> Stake<K> {
-        Stake {
-            key: self.key,
-            hash: self.hash,
-            serial: change.serial,
-            kind: change.kind,
-            deadline: change.deadline,
-            generation: change.generation,
-            floor: if change.lease.is_none() { change.issued } else { 0 },
-        }
+        change.stake(self.key, self.hash)
     }
 }
 
