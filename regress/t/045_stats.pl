@@ -60,7 +60,7 @@ moves(sub { $a->value(q{BEGIN; SELECT lease.acquire('k', 'ann', '1 hour'); SELEC
 
 # Lapses: swept, and met by somebody before that.
 my $before = stats();
-$a->value(q{SELECT lease.acquire('swept', 'ann', '200 ms')});
+$a->value(q{SELECT lease.acquire('swept', 'ann', '600 ms')});
 $node->poll_query_until('postgres', q{SELECT state = 'l' FROM lease.entry WHERE key = 'swept'}) or die 'not swept';
 my $after;
 # the table shows it first
@@ -74,10 +74,10 @@ moves(sub { $a->value(q{SELECT lease.acquire('swept', 'bob', '1 hour')}) }, { gr
 
 my $sweeper = value($node, q{SELECT pid FROM lease.sweepers WHERE database = 'postgres'});
 kill 'STOP', $sweeper;
-$a->value(q{SELECT lease.acquire('met', 'ann', '100 ms')});
-$a->value('SELECT pg_sleep(0.2)');
+$a->value(q{SELECT lease.acquire('met', 'ann', '500 ms')});
+$a->value('SELECT pg_sleep(0.6)');
 moves(sub { $a->value(q{SELECT lease.acquire('met', 'bob', '1 hour')}) }, { grants => 1, takeovers => 1, lapses_found => 1 }, 'a takeover before the sweep');
-$a->value(q{SELECT count(*) FROM generate_series(1, 5000) i, LATERAL lease.acquire('many ' || i, 'ann', '100 ms')});
+$a->value(q{SELECT count(*) FROM generate_series(1, 5000) i, LATERAL lease.acquire('many ' || i, 'ann', '4 s')});
 $before = stats();
 kill 'CONT', $sweeper;
 $node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM lease.entry WHERE state = 'h' AND key LIKE 'many%'}) or die 'not swept';

@@ -4,11 +4,10 @@
 
 use lease_core::{CommitStep, Failure, Lease, Name, State};
 
-use super::wait::Sleeper;
+use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
 use crate::pg::{Error, Result, test_point, xact};
-use crate::shared::Counter;
-use crate::shared::{self, Key};
+use crate::shared::{Counter, Key};
 use crate::store::{self, Outcome, Writer};
 use pending::Extra;
 
@@ -60,11 +59,10 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
 
 fn seal(table: &mut Writer<'_>) -> Result<()> {
     let mut commit = pending::commit();
-    let blocked_on = Key::default();
-    let mut sleeper = Sleeper::new(&blocked_on, None);
+    let mut sleeper = Sleeper::new(Purpose::Commit);
     loop {
         match commit.next() {
-            CommitStep::Seal => shared::section(|section| commit.seal(section)),
+            CommitStep::Seal => sleeper.look(|section| commit.seal(section)),
             CommitStep::Sleep { until } => {
                 sleeper.sleep(until, None)?;
                 commit.awake();
@@ -84,6 +82,7 @@ fn seal(table: &mut Writer<'_>) -> Result<()> {
             CommitStep::Failed(Failure::Guard(key, status)) => return Err(fail::guard(&key, status)),
         }
     }
+    sleeper.done();
     pending::done_waiting();
     Ok(())
 }

@@ -60,16 +60,18 @@ pub fn register() -> Result<()> {
     })
 }
 
-/// An operation on `key` begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
-pub fn begin(me: Tx, key: &Key) -> Result<()> {
+/// An operation begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
+pub fn begin(me: Tx) {
     with(|state| {
-        if state.changes.places() >= most() && state.changes.pending(key).is_none() {
-            return Err(fail::too_many(most()));
-        }
         state.me = Some(me);
         state.waiting = true;
-        Ok(())
-    })
+    });
+}
+
+/// An error if one more change, of `key`, would be more than one session may have.
+pub fn room_for(key: &Key) -> Result<()> {
+    let full = with(|state| state.changes.places() >= most() && state.changes.pending(key).is_none());
+    if full { Err(fail::too_many(most())) } else { Ok(()) }
 }
 
 /// How many keys one session may change or guard at once, so that none can keep all others out.
