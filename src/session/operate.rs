@@ -98,7 +98,7 @@ fn decide(section: &mut Section<'_>, operation: &mut Operation<Key, Name>) {
 }
 
 /// Rule 2.
-fn may_change(function: &str) -> Result<()> {
+pub fn may_change(function: &str) -> Result<()> {
     if xact::in_recovery() {
         Err(fail::in_recovery(function))
     } else if xact::is_read_only() {
