@@ -95,6 +95,12 @@ pub fn is_read_only() -> bool {
     unsafe { sys::XactReadOnly }
 }
 
+/// Whether the transaction, savepoints included, has written anything.
+pub fn has_written() -> bool {
+    // SAFETY: reads the transaction state. A savepoint gets an id only after the transaction has one; 0 is none.
+    unsafe { sys::GetTopTransactionIdIfAny() }.into_inner() != 0
+}
+
 pub fn in_recovery() -> bool {
     // SAFETY: reads shared memory; raises nothing.
     unsafe { sys::RecoveryInProgress() }

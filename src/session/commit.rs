@@ -21,7 +21,7 @@ pub struct Write {
 
 /// Registered with PostgreSQL as the last thing that a transaction does before it becomes durable.
 pub fn pre_commit() -> Result<()> {
-    if !pending::has_any() {
+    if !pending::matters() {
         return Ok(());
     }
     pending::set_committing();

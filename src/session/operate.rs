@@ -103,7 +103,14 @@ pub fn may_change(function: &str) -> Result<()> {
         Err(fail::in_recovery(function))
     } else if xact::is_read_only() {
         Err(fail::read_only(function))
-    } else if xact::is_parallel() {
+    } else {
+        may_take_part(function)
+    }
+}
+
+/// Whether the commit is still to come, and will be this process's.
+pub fn may_take_part(function: &str) -> Result<()> {
+    if xact::is_parallel() {
         Err(fail::parallel(function))
     } else if pending::is_committing() {
         Err(fail::committing(function))

@@ -30,6 +30,8 @@ struct State {
     waiting: bool,
     /// Pre-commit has begun.
     committing: bool,
+    /// It has a guard that was asked for where it may write.
+    guarded_for_writing: bool,
     changes: Transaction<Key, Name, Extra>,
     /// Lapses that are left for later after all: their keys' claims or rows are somebody else's for now.
     skipped: HashSet<Key>,
@@ -86,6 +88,20 @@ pub fn begin_guard(me: Tx, key: &Key, owner: Name, epoch: i64) -> Result<Option<
         }
         state.me = Some(me);
         Ok(place)
+    })
+}
+
+pub fn set_guarded_for_writing() {
+    with(|state| state.guarded_for_writing = true);
+}
+
+/// Whether there is anything for the commit to do. Guards of a transaction that was read-only throughout, and has written
+/// nothing, were judged at their calls.
+pub fn matters() -> bool {
+    with(|state| {
+        let only_looked = !state.guarded_for_writing && state.changes.changes().next().is_none();
+        let looked = only_looked && xact::is_read_only() && !xact::has_written();
+        !looked && !state.changes.is_empty()
     })
 }
 

@@ -95,9 +95,4 @@ impl Counter {
             databases::with_mine(|slot| slot.count(self, n));
         }
     }
-
-    /// Of this process's database.
-    pub fn get(self) -> u64 {
-        databases::with_mine(|slot| slot.counted(self)).unwrap_or(0)
-    }
 }
