@@ -194,6 +194,9 @@ scenarios! {
     /// An acquire that needs no turn does not wait in the queue for a guard's commit.
     guard_and_a_second_acquire(bounds(2, 0, 0, 0), bounds(4, 1, 0, 0)): [held(A, 1, 1)],
         [(A, &[&[GUARD]]), (B, &[&[acquire(2), wait(2)]]), (C, &[&[wait(1)]])];
+    /// The same guard again, in a savepoint that goes.
+    guard_twice(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [held(A, 1, 2)],
+        [(A, &[&[GUARD, Savepoint, renew(2), GUARD, RollBackTo]]), (A, &[&[RELEASE]])];
     guard_and_force_release(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 3)],
         [(A, &[&[GUARD]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     /// Each guards what the other changes.
@@ -215,6 +218,9 @@ scenarios! {
     /// The sweeper beside the holder and one who takes over without waiting.
     sweeper(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 1)],
         [(A, &[&[renew(2)]]), (B, &[&[acquire(1)]]), (C, &[&[LAPSE], &[LAPSE]])];
+    /// A batch gives way on one key and lapses the other.
+    sweeper_with_a_batch(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 1), held(B, 1, 1)],
+        [(A, &[&[LAPSE, Lapse { key: 1 }]]), (B, &[&[acquire(1)]]), (C, &[&[WaitAcquire { key: 1, ttl: 1 }]])];
     sweeper_and_a_queue(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(C, 1, 1)],
         [(A, &[&[wait(1)]]), (B, &[&[wait(1)]]), (C, &[&[LAPSE], &[LAPSE]])];
     /// A lapse is not flushed: a crash may undo it.
