@@ -63,20 +63,20 @@ foreach my $round (1 .. 5)
 	{
 		my ($holder, $head, $second) = map { session($node) } 1 .. 3;
 		my $key = "$how $round";
-		my $ttl = $how =~ /lapse|deadline/ ? '300 ms' : '1 hour';
 		my $name = "round $round, a stopped head and a key that comes up by $how";
 
 		$holder->value('BEGIN') if $how =~ /abort|deadline/;
-		my $expires_at = $holder->value("SELECT expires_at FROM lease.acquire('$key', 'holder', '$ttl')");
+		$holder->value("SELECT lease.acquire('$key', 'holder', '1 hour')");
 		$head->send("SELECT acquired, epoch FROM lease.acquire('$key', 'head', '1 hour', '1 min')");
 		wait_for_waiters($node, 1);
 		$second->send("SELECT epoch, clock_timestamp() FROM lease.acquire('$key', 'second', '1 hour', '1 min')");
 		wait_for_waiters($node, 2);
 		my $before = counters($node);
 		kill 'STOP', $head->pid;
-		my $at = $how =~ /lapse|deadline/ ? $expires_at : value($node, 'SELECT clock_timestamp()');
+		my $at = value($node, 'SELECT clock_timestamp()');
 		$holder->value("SELECT lease.release('$key', 'holder', 1)") if $how eq 'release';
 		$holder->value('ROLLBACK') if $how eq 'abort';
+		$at = $holder->value("SELECT expires_at FROM lease.renew('$key', 'holder', 1, '500 ms')") if $how =~ /lapse|deadline/;
 		my ($epoch, $got) = split /\|/, $second->answer->{rows};
 		my $after = counters($node);
 		push @late, value($node, "SELECT round(1000 * extract(epoch FROM timestamptz '$got' - '$at'))");
