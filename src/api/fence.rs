@@ -12,7 +12,8 @@ use crate::session::{self, Fenced};
 /// Where a row's key is.
 enum KeyIn {
     Column(Column),
-    Argument(Name),
+    /// Boxed, as it is much larger than a column.
+    Argument(Box<Name>),
 }
 
 /// `CREATE TRIGGER ... BEFORE INSERT OR UPDATE OR DELETE ... FOR EACH ROW EXECUTE FUNCTION lease.fence(key [, epoch column])`:
@@ -76,7 +77,7 @@ fn key(trigger: &Trigger<'_>) -> Result<KeyIn> {
         }
         None => {
             let key = Name::new(trigger.argument(0)).map_err(|error| no_key("argument of lease.fence()", error))?;
-            Ok(KeyIn::Argument(key))
+            Ok(KeyIn::Argument(key.into()))
         }
     }
 }
@@ -111,7 +112,7 @@ fn check(trigger: &Trigger<'_>, argument: usize, column: Column, kind: Kind, typ
 /// The row's key, before or after.
 fn name(trigger: &Trigger<'_>, state: State, key: &KeyIn) -> Result<Name> {
     let column = match key {
-        KeyIn::Argument(name) => return Ok(*name),
+        KeyIn::Argument(name) => return Ok(**name),
         KeyIn::Column(column) => column,
     };
     let shown = || format!("column \"{}\"", text::display(trigger.argument(0)));

@@ -31,13 +31,6 @@ pub struct Jsonb<'a> {
     pub text_len: usize,
 }
 
-/// An array, flattened; `dimensions` is 0 when it is empty.
-#[derive(Clone, Debug)]
-pub struct Array<T> {
-    pub dimensions: i32,
-    pub elements: Vec<Option<T>>,
-}
-
 impl<'a> Call<'a> {
     fn argument(&self, i: usize) -> Option<sys::Datum> {
         // SAFETY: PostgreSQL passes a valid call of nargs arguments; the slice checks the index.
@@ -46,25 +39,18 @@ impl<'a> Call<'a> {
         (!argument.isnull).then_some(argument.value)
     }
 
-    pub fn is_null(&self, i: usize) -> bool {
-        self.argument(i).is_none()
-    }
-
     pub fn text(&self, i: usize) -> Result<Option<&'a [u8]>> {
         // SAFETY: declared as text.
         self.argument(i).map(|datum| unsafe { text(datum) }).transpose()
     }
 
+    #[cfg(feature = "test-points")]
     pub fn int4(&self, i: usize) -> Option<i32> {
         self.argument(i).map(|datum| datum.value() as i32)
     }
 
     pub fn int8(&self, i: usize) -> Option<i64> {
         self.argument(i).map(|datum| datum.value() as i64)
-    }
-
-    pub fn boolean(&self, i: usize) -> Option<bool> {
-        self.argument(i).map(|datum| datum.value() as u8 != 0)
     }
 
     pub fn interval(&self, i: usize) -> Option<Interval> {
@@ -85,32 +71,6 @@ impl<'a> Call<'a> {
         call(|| unsafe { sys::pgl_jsonb(datum, to_varlena, to_text_len) })?;
         // SAFETY: the argument itself, or a copy in the call's memory context.
         Ok(Some(Jsonb { bytes: unsafe { bytes(varlena) }, text_len: text_len as usize }))
-    }
-
-    pub fn text_array(&self, i: usize) -> Result<Option<Array<&'a [u8]>>> {
-        // SAFETY: declared as text[], so its elements are texts.
-        self.array(i, true, |datum| unsafe { text(datum) })
-    }
-
-    pub fn int8_array(&self, i: usize) -> Result<Option<Array<i64>>> {
-        self.array(i, false, |datum| Ok(datum.value() as i64))
-    }
-
-    fn array<T>(&self, i: usize, of_text: bool, element: impl Fn(sys::Datum) -> Result<T>) -> Result<Option<Array<T>>> {
-        let Some(datum) = self.argument(i) else { return Ok(None) };
-        let mut array =
-            sys::PglArray { dimensions: 0, count: 0, elements: std::ptr::null_mut(), nulls: std::ptr::null_mut() };
-        let to_array = &raw mut array;
-        // SAFETY: declared as an array of that type.
-        call(|| unsafe { sys::pgl_array(datum, of_text, to_array) })?;
-        let elements = (0..array.count as usize)
-            .map(|i| {
-                // SAFETY: deconstruct_array made arrays of `count`.
-                let (datum, null) = unsafe { (*array.elements.add(i), *array.nulls.add(i)) };
-                (!null).then(|| element(datum)).transpose()
-            })
-            .collect::<Result<_>>()?;
-        Ok(Some(Array { dimensions: array.dimensions, elements }))
     }
 
     /// NULL, or nothing from a function that returns void.

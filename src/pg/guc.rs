@@ -21,9 +21,8 @@ pub enum Change {
     Restart,
     /// Only in the configuration, with a reload.
     Reload,
-    /// By superusers in their session, too.
-    Superuser,
     /// By everybody.
+    #[cfg(feature = "test-points")]
     Session,
 }
 
@@ -32,7 +31,7 @@ impl Change {
         match self {
             Change::Restart => sys::GucContext::PGC_POSTMASTER,
             Change::Reload => sys::GucContext::PGC_SIGHUP,
-            Change::Superuser => sys::GucContext::PGC_SUSET,
+            #[cfg(feature = "test-points")]
             Change::Session => sys::GucContext::PGC_USERSET,
         }
     }

@@ -181,20 +181,6 @@ pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len)
 	varlena->len = VARSIZE(jsonb);
 }
 
-void
-pgl_array(Datum datum, bool of_text, PglArray *result)
-{
-	ArrayType  *array = DatumGetArrayTypeP(datum);
-
-	result->dimensions = ARR_NDIM(array);
-	if (of_text)
-		deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
-						  &result->elements, &result->nulls, &result->count);
-	else
-		deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-						  &result->elements, &result->nulls, &result->count);
-}
-
 Datum
 pgl_datum(const PglValue *value)
 {
@@ -676,19 +662,6 @@ pgl_table_close(PglTable *table, bool keep_locks)
 	table_close(table->rel, lockmode);
 }
 
-int
-pgl_table_try_lock(const PglShape *shape, int lockmode)
-{
-	Oid			oid = find_relation(shape);
-
-	if (!OidIsValid(oid))
-		return PGL_MISSING;
-	if (!ConditionalLockRelationOid(oid, lockmode))
-		return PGL_BUSY;
-	/* dropped, or renamed, before we had the lock */
-	return find_relation(shape) == oid ? PGL_OPENED : PGL_MISSING;
-}
-
 /* The pinned row's columns, valid as long as the pin */
 static void
 read_row(PglTable *table)
@@ -1157,37 +1130,10 @@ pgl_hold_interrupts(void)
 	HOLD_INTERRUPTS();
 }
 
-bool
-pgl_try_exclusive(uint32 class_id, uint32 object_id)
-{
-	/* SQL's advisory locks have 1 or 2 in the fourth field */
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, class_id, object_id, 3);
-	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
 const char *
 pgl_role_name(void)
 {
 	return GetUserNameFromId(GetUserId(), false);
-}
-
-uint64
-pgl_spi_execute(PglText sql)
-{
-	char	   *statement = pnstrdup(sql.data, sql.len);
-	uint64		processed;
-	int			result;
-
-	SPI_connect();
-	result = SPI_execute(statement, false, 0);
-	if (result < 0)
-		elog(ERROR, "SPI_execute: %s", SPI_result_code_string(result));
-	processed = SPI_processed;
-	SPI_finish();
-	pfree(statement);
-	return processed;
 }
 
 bool

@@ -128,17 +128,6 @@ extern void pgl_interval(Datum datum, PglValue *value);
 /* The whole varlena and the length of its output as text; raises */
 extern void pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len);
 
-typedef struct PglArray
-{
-	int32		dimensions;
-	int32		count;
-	Datum	   *elements;
-	bool	   *nulls;
-} PglArray;
-
-/* raises */
-extern void pgl_array(Datum datum, bool of_text, PglArray *array);
-
 /* raises */
 extern Datum pgl_datum(const PglValue *value);
 extern Datum pgl_row_datum(FunctionCallInfo fcinfo, const PglValue *values, int32 count);
@@ -241,7 +230,6 @@ typedef enum PglOutcome
 extern bool pgl_table_exists(const PglShape *shape);
 extern int	pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table);
 extern void pgl_table_close(PglTable *table, bool keep_locks);
-extern int	pgl_table_try_lock(const PglShape *shape, int lockmode);
 /* The row stays pinned, and its values valid, until pgl_table_let_go, a write or the next look */
 extern bool pgl_table_find(PglTable *table, PglText key, int view);
 extern bool pgl_table_first(PglTable *table, int view);
@@ -287,11 +275,9 @@ extern LWLock *pgl_addin_shmem_init_lock(void);
 extern void pgl_hold_interrupts(void);
 
 /* A lock of our own space, per database, to the end of the transaction; raises */
-extern bool pgl_try_exclusive(uint32 class_id, uint32 object_id);
 /* In the current context; raises */
 extern const char *pgl_role_name(void);
 /* raises */
-extern uint64 pgl_spi_execute(PglText sql);
 extern bool pgl_encoding_is_utf8(void);
 
 /* ---- background workers ---- */

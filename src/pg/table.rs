@@ -48,12 +48,6 @@ pub enum Outcome {
     Locked,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
-    AccessShare,
-    ShareRowExclusive,
-}
-
 /// An open table.
 pub struct Table {
     raw: sys::PglTable,
@@ -89,23 +83,6 @@ fn with<R>(shape: &Shape, for_writing: bool, f: impl FnOnce(&mut Table) -> Resul
     // SAFETY: open. After an error, above, the resource owner closes it.
     call(|| unsafe { sys::pgl_table_close(to_table, for_writing) })?;
     Ok(result)
-}
-
-/// Locks a table to the end of the transaction; false: somebody holds a lock that conflicts.
-pub fn try_lock(shape: &Shape, lock: Lock) -> Result<bool> {
-    let c_shape = CShape::new(shape);
-    let to_shape = &raw const c_shape.0;
-    let mode = match lock {
-        Lock::AccessShare => sys::AccessShareLock,
-        Lock::ShareRowExclusive => sys::ShareRowExclusiveLock,
-    };
-    // SAFETY: the shape outlives the call.
-    let locked = call(|| unsafe { sys::pgl_table_try_lock(to_shape, mode as i32) })?;
-    if locked == PglOpen::PGL_BUSY as i32 {
-        return Ok(false);
-    }
-    opened_or_error(locked, shape)?;
-    Ok(true)
 }
 
 const MISSING_DETAIL: &str = "It is part of the extension.";
@@ -171,12 +148,6 @@ impl Table {
         self.with_slot(found, f)
     }
 
-    /// Looks at the latest version of the one row, to write over it.
-    pub fn change_only<R>(&mut self, f: impl FnOnce(Slot<'_>) -> Result<R>) -> Result<R> {
-        let found = self.look(None, View::Latest)?;
-        self.with_slot(found, f)
-    }
-
     fn look(&mut self, key: Option<&[u8]>, view: View) -> Result<bool> {
         let view = match view {
             View::Latest => PglView::PGL_LATEST,
@@ -235,10 +206,6 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    pub fn is_null(&self, column: usize) -> bool {
-        self.raw(column).kind == PglKind::PGL_NULL as i32
-    }
-
     /// Of a bigint or timestamptz column that is not NULL.
     pub fn int8(&self, column: usize) -> i64 {
         let value = self.raw(column);

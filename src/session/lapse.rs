@@ -7,7 +7,7 @@ use lease_core::{Answer, Lease, Name, Refusal, Request, State, Time, Wait};
 
 use super::operate::{Change, attempt};
 use super::pending;
-use crate::pg::log::{self, Level};
+use crate::pg::log;
 use crate::pg::{Report, Result, proc, sqlstate, text, worker};
 use crate::shared::{self, Key, LOG_LAPSES};
 use crate::store::Edit;
@@ -85,5 +85,5 @@ pub fn log_quietly(key: &Name, lease: &Lease<Name>) {
     let message = format!("lease of key \"{}\" lapsed", text::display(key.as_bytes()));
     let report = Report::new(sqlstate::SUCCESSFUL_COMPLETION, message)
         .detail(format!("It was held by \"{owner}\" with epoch {}.", lease.epoch));
-    log::emit_quietly(Level::Log, &report);
+    log::emit_quietly(&report);
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::pg::condvar::WaitEvent;
-use crate::pg::log::{self, Level};
+use crate::pg::log;
 use crate::pg::worker::{self, Exit, Handle};
 use crate::pg::{Report, Result, clock, proc, sqlstate};
 use crate::shared;
@@ -150,7 +150,6 @@ impl Launcher {
         if !self.told_no_slot {
             self.told_no_slot = true;
             log::emit(
-                Level::Log,
                 &Report::new(
                     sqlstate::SUCCESSFUL_COMPLETION,
                     format!("no background worker slot is free for the lease sweeper of database {database}"),
@@ -215,7 +214,6 @@ fn log_clock() -> Result<()> {
     }
     let (seconds, way) = (difference.abs() as f64 / 1e6, if difference > 0 { "ahead of" } else { "behind" });
     log::emit(
-        Level::Log,
         &Report::new(
             sqlstate::SUCCESSFUL_COMPLETION,
             format!("the lease clock is {seconds:.3} s {way} the wall clock, which was stepped"),

@@ -301,7 +301,7 @@ impl World<'_> {
             for q in 0..self.processes.len() as u8 {
                 let guards = self.processes[q as usize].changes.guards().any(|g| g.key == key);
                 if q != p && guards && self.is_sealed(q) {
-                    self.processes[q as usize].guards_overtaken = true;
+                    self.process(q).guards_overtaken = true;
                 }
             }
         }
@@ -455,7 +455,7 @@ impl World<'_> {
                 continue;
             }
             let mut look = self.clone();
-            look.processes[p as usize].woken = true;
+            look.process(p).woken = true;
             look.answer = None;
             let mut steps = 0;
             while look.can_step(p) && look.answer.is_none() && steps < 16 {

@@ -156,7 +156,7 @@ fn finishes(world: &World<'_>) -> Checked {
             world.now = world.now.max(timer.0.div_euclid(TICK));
             ticked = false;
         } else if somebody_stopped && !ticked {
-            left.iter().for_each(|p| world.processes[*p as usize].woken = true);
+            left.iter().for_each(|p| world.process(*p).woken = true);
             ticked = true;
         } else {
             break;

@@ -142,9 +142,9 @@ fn run(seed: u64, in_words: bool) -> Result<u64, Violation> {
         }
     }
     // who stopped goes on, and the clock, until all have ended
-    for process in &mut world.processes {
-        process.frozen = false;
-        process.woken = true;
+    for p in 0..PROCESSES as u8 {
+        world.process(p).frozen = false;
+        world.process(p).woken = true;
     }
     let all = || 0..PROCESSES as u8;
     while !all().all(|p| world.is_done(p)) {

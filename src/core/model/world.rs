@@ -1,5 +1,7 @@
 //! A small world that the real steps run in: processes with scripts, committed rows, one shared memory, one clock.
 
+use std::rc::Rc;
+
 use crate::claim::{Ask, Change, Wait};
 use crate::commit::{Commit, CommitStep};
 use crate::guard::{GuardAnswer, Guarding};
@@ -204,8 +206,9 @@ pub struct World<'a> {
     /// What a crash leaves: all commits up to the last one that was flushed.
     pub durable: ByKey<Stored>,
     pub durable_floor: i64,
-    pub shared: Storage<Key, Owner>,
-    pub processes: Vec<Process>,
+    /// Shared between states that agree in it, as is each process.
+    pub shared: Rc<Storage<Key, Owner>>,
+    pub processes: Vec<Rc<Process>>,
     pub aborts: u8,
     pub freezes: u8,
     pub crashes: u8,
@@ -274,8 +277,8 @@ impl<'a> World<'a> {
             rows,
             floor: 0,
             durable_floor: 0,
-            shared: World::memory(scenario),
-            processes: processes.collect(),
+            shared: Rc::new(World::memory(scenario)),
+            processes: processes.map(Rc::new).collect(),
             aborts: scenario.aborts,
             freezes: scenario.freezes,
             crashes: scenario.crashes,
@@ -295,6 +298,11 @@ impl<'a> World<'a> {
 
     pub fn at(&self) -> At {
         At { now: ticks(self.now), start: START }
+    }
+
+    /// What a process samples.
+    fn version(&self, key: Key) -> u64 {
+        self.shared.versions[World::hash(key) as usize & (self.shared.versions.len() - 1)]
     }
 
     pub fn keys(&self) -> std::ops::Range<Key> {
@@ -321,15 +329,16 @@ impl<'a> World<'a> {
         let at = At { now: ticks(now), start: START };
         let mut wakes = Wakes::default();
         let processes = &self.processes;
-        let result = self.shared.section(at, &|tx| processes[tx.proc as usize].runs(tx), &mut wakes, f);
+        let result =
+            Rc::make_mut(&mut self.shared).section(at, &|tx| processes[tx.proc as usize].runs(tx), &mut wakes, f);
         for woken in wakes.drain() {
-            self.processes[woken as usize].woken = true;
+            self.process(woken as u8).woken = true;
         }
         result
     }
 
-    fn process(&mut self, p: u8) -> &mut Process {
-        &mut self.processes[p as usize]
+    pub fn process(&mut self, p: u8) -> &mut Process {
+        Rc::make_mut(&mut self.processes[p as usize])
     }
 
     /// Whether the snapshot of a process shows the same row (it is so for who has none).
@@ -392,7 +401,7 @@ impl<'a> World<'a> {
         }
         match &process.doing {
             Doing::Nothing if self.script(p).is_some_and(|s| process.open && process.statement >= s.len()) => {
-                self.can_lock_table(p)
+                process.advancing || self.can_lock_table(p)
             }
             Doing::Committing(commit) if commit.next() == CommitStep::Write && !rule(Rule::OnePurge) => {
                 !self.deletes(p) || self.floor_lock.is_none()
@@ -586,7 +595,7 @@ impl<'a> World<'a> {
                     let pending = self.processes[p as usize].changes.pending(&key).map(|pending| pending.change);
                     let mut guarding = Guarding::new(self.tx(p), key, World::hash(key), owner, told(key), pending);
                     if guarding.next() == Next::Sample {
-                        guarding.sampled(self.section(|section| section.version(World::hash(key))));
+                        guarding.sampled(self.version(key));
                         self.process(p).doing = Doing::Guarding { guarding, read: self.rows[key as usize] };
                         self.private = true;
                         self.say(p, || format!("guard(k{key}) samples the version"));
@@ -637,7 +646,7 @@ impl<'a> World<'a> {
         }
         match operation.next() {
             Next::Sample => {
-                operation.sampled(self.section(|section| section.version(ask.hash)));
+                operation.sampled(self.version(ask.key));
                 read = self.rows[key];
                 self.private = true;
                 self.say(p, || format!("{} samples the version", call_in_words(&ask)));
@@ -739,6 +748,10 @@ impl<'a> World<'a> {
 
     fn begin_commit(&mut self, p: u8) -> Checked {
         if !self.can_lock_table(p) {
+            if self.processes[p as usize].advancing {
+                self.say(p, || "gives up waiting for the table's lock".into());
+                self.abort(p);
+            }
             return Ok(());
         }
         if self.processes[p as usize].advancing {
@@ -920,7 +933,7 @@ impl<'a> World<'a> {
         }
         self.rows = self.durable;
         self.floor = self.durable_floor;
-        self.shared = World::memory(self.scenario);
+        self.shared = Rc::new(World::memory(self.scenario));
         for p in 0..self.processes.len() as u8 {
             let process = self.process(p);
             let begun = process.open || !matches!(process.doing, Doing::Nothing);
