@@ -49,6 +49,8 @@ NO_INSTALLCHECK = 1
 EXTRA_CLEAN = target/check
 # there is no LLVM bitcode of a Rust library (set before PGXS reads it from the server's configuration)
 override with_llvm = no
+# for scripts/check: PGXS empties it
+override PROVE_FLAGS := $(PROVE_FLAGS)
 include $(PGXS)
 
 # What is built depends on the server's headers, so each kind of server has a library of its own. The dependencies
