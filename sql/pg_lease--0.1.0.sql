@@ -98,6 +98,20 @@ CREATE FUNCTION lease.acquire(
 COMMENT ON FUNCTION lease.acquire(text, text, interval, interval, jsonb)
 	IS 'Take the lease of a key that is unowned, or owned by the same owner already, under a new epoch';
 
+CREATE PROCEDURE lease.wait_acquire(
+	key text,
+	owner text,
+	ttl interval,
+	wait interval,
+	INOUT acquired boolean DEFAULT NULL,
+	INOUT epoch bigint DEFAULT NULL,
+	INOUT expires_at timestamp with time zone DEFAULT NULL
+)
+	LANGUAGE c
+	AS 'MODULE_PATHNAME', 'lease_wait_acquire';
+COMMENT ON PROCEDURE lease.wait_acquire(text, text, interval, interval, boolean, bigint, timestamp with time zone)
+	IS 'acquire with a wait that holds no snapshot: commits first';
+
 CREATE FUNCTION lease.renew(
 	key text,
 	owner text,
@@ -228,6 +242,32 @@ COMMENT ON VIEW lease.claims IS 'The uncommitted changes of this database''s key
 COMMENT ON COLUMN lease.claims.since IS 'Lease time at which the claim was made';
 COMMENT ON COLUMN lease.claims.deadline IS 'Lease time from which others may take the key while the transaction is still open; NULL: none';
 COMMENT ON COLUMN lease.claims.sealed IS 'The transaction is committing: the key cannot be taken any more';
+
+CREATE FUNCTION lease.list_waiters(
+	OUT key text,
+	OUT pid integer,
+	OUT owner text,
+	OUT "position" integer,
+	OUT since timestamp with time zone,
+	OUT deadline timestamp with time zone,
+	OUT waits_for text,
+	OUT blocker_pid integer
+)
+	RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'lease_list_waiters';
+COMMENT ON FUNCTION lease.list_waiters() IS 'Serves view lease.waiters';
+
+CREATE VIEW lease.waiters AS
+	SELECT key, pid, owner, "position", since, deadline, waits_for, blocker_pid
+	FROM lease.list_waiters();
+COMMENT ON VIEW lease.waiters IS 'The sessions that wait for this database''s keys';
+COMMENT ON COLUMN lease.waiters.owner IS 'For whom it waits; NULL: for its commit';
+COMMENT ON COLUMN lease.waiters."position" IS 'Place in the key''s queue, from 1; NULL: waits for another transaction''s change to end, not for the lease';
+COMMENT ON COLUMN lease.waiters.since IS 'Lease time at which the call or commit began';
+COMMENT ON COLUMN lease.waiters.deadline IS 'Lease time at which it gives up by itself; NULL: when what it waits for ends';
+COMMENT ON COLUMN lease.waiters.waits_for IS 'What stands in the way now: lease, uncommitted change, commit or guard';
+COMMENT ON COLUMN lease.waiters.blocker_pid IS 'Whose change, commit or guard; NULL for a lease, which is no process''s';
 
 CREATE FUNCTION lease.read_clock(
 	OUT lease_time timestamp with time zone,
@@ -400,7 +440,7 @@ BEGIN
 			FROM pg_catalog.pg_class
 			WHERE relnamespace = 'lease'::pg_catalog.regnamespace AND relkind IN ('r', 'v')
 			UNION ALL
-			SELECT 'FUNCTION', oid::pg_catalog.regprocedure::text, proowner,
+			SELECT 'ROUTINE', oid::pg_catalog.regprocedure::text, proowner,
 				coalesce(proacl, pg_catalog.acldefault('f', proowner))
 			FROM pg_catalog.pg_proc
 			WHERE pronamespace = 'lease'::pg_catalog.regnamespace
@@ -413,6 +453,6 @@ BEGIN
 END
 $$;
 
-GRANT SELECT ON lease.leases, lease.claims, lease.clock, lease.stats, lease.sweepers TO PUBLIC;
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lease TO PUBLIC;
+GRANT SELECT ON lease.leases, lease.claims, lease.waiters, lease.clock, lease.stats, lease.sweepers TO PUBLIC;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA lease TO PUBLIC;
 REVOKE EXECUTE ON FUNCTION lease.force_release(text), lease.reset_stats() FROM PUBLIC;

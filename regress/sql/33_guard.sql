@@ -230,6 +230,39 @@ SET TRANSACTION READ ONLY;
 SELECT pg_sleep(1);
 COMMIT;
 
+-- Read-only for a while only, by a savepoint or a function's setting: the transaction may write after, so it is judged.
+CREATE FUNCTION guard_read_only(epoch bigint) RETURNS boolean LANGUAGE sql SET transaction_read_only = on AS $$ SELECT lease.guard('g brief', 'ann', $1) IS NOT NULL $$;
+SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
+BEGIN;
+SAVEPOINT s;
+SET TRANSACTION READ ONLY;
+SELECT lease.guard('g brief', 'ann', 7) IS NOT NULL AS guarded;
+RELEASE s;
+INSERT INTO guarded VALUES (30);
+SELECT pg_sleep(1);
+COMMIT;
+SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
+BEGIN;
+INSERT INTO guarded VALUES (30);
+SELECT guard_read_only(8);
+SELECT pg_sleep(1);
+COMMIT;
+SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
+BEGIN;
+SELECT guard_read_only(9);
+INSERT INTO guarded VALUES (30);
+SELECT pg_sleep(1);
+COMMIT;
+SELECT count(*) FROM guarded WHERE n = 30;
+-- read-only throughout, in a savepoint or not: at the call only
+SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
+BEGIN READ ONLY;
+SAVEPOINT s;
+SELECT lease.guard('g brief', 'ann', 10) IS NOT NULL AS guarded;
+RELEASE s;
+SELECT pg_sleep(1);
+COMMIT;
+
 -- PREPARE would leave the guard to nobody.
 BEGIN;
 SELECT lease.guard('g', 'ann', 9) IS NOT NULL AS guarded;
@@ -238,7 +271,6 @@ SELECT count(*) FROM pg_prepared_xacts;
 BEGIN READ ONLY;
 SELECT lease.guard('g', 'ann', 9) IS NOT NULL AS guarded;
 PREPARE TRANSACTION 'read only';
-ROLLBACK PREPARED 'read only';
 
 -- Outside a block: a transaction of its own. Many guards in one transaction.
 SELECT lease.guard('g', 'ann', 9) IS NOT NULL AS guarded;
@@ -261,4 +293,4 @@ SELECT state_of('g');
 
 DROP PROCEDURE guard_steps;
 DROP TABLE later, guarded;
-DROP FUNCTION guard_later;
+DROP FUNCTION guard_later, guard_read_only;

@@ -46,6 +46,8 @@ my $counters = q{
 my $state = 'SELECT xmin, xmax, ctid, * FROM lease.entry ORDER BY key';
 
 my $session = session($node);
+# the lapse has been written down, nothing is left to do for the sweeper
+$node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM lease.entry WHERE state = 'h' AND expires_at <= lease.now())}) or die 'not swept';
 # hint bits, relation extents and what a session sets up are not what is measured
 $session->value('VACUUM FREEZE lease.entry; CHECKPOINT');
 $session->value($refused{$_}) foreach sort keys %refused;

@@ -53,9 +53,10 @@ sub script
 	{
 		my $key = 'key ' . (1 + int rand $keys);
 		$sql .= "SELECT epoch FROM lease.acquire('$key', 'client $client', '300 ms', '2 s') \\gset\n";
-		foreach (1 .. 1 + int rand 5)
+		foreach my $write (1 .. 1 + int rand 5)
 		{
-			my $pause = rand() < 0.05 ? 0.4 : rand() * 0.005;    # one in twenty outlives its lease
+			# some outlive their lease, most often one that is fresh
+			my $pause = rand() < ($write == 1 ? 0.2 : 0.03) ? 0.4 : rand() * 0.005;
 			my $level = rand() < 0.2 ? ' ISOLATION LEVEL REPEATABLE READ' : '';
 			$sql .= "BEGIN$level;\nSELECT work($client, '$key', :epoch, $pause);\nCOMMIT;\n";
 			$sql .= "SELECT status FROM lease.renew('$key', 'client $client', :epoch, '300 ms');\n" if rand() < 0.5;

@@ -29,11 +29,10 @@ sub swept
 $node->poll_query_until('postgres', q{SELECT status = 'running' FROM lease.sweepers WHERE database = 'postgres'}) or die 'no sweeper';
 
 # --- A lease ends: the row says so, and nothing else about it changed.
-$a->value(q{SELECT lease.acquire('k', 'ann', '700 ms', NULL, '"here"')});
+$a->value(q{SELECT lease.acquire('k', 'ann', '3 s', NULL, '"here"')});
 my $expires_at = $a->value(q{SELECT expires_at FROM lease.entry WHERE key = 'k'});
 row_is($node, row_of('k'), 'h ann 1', 'held');
-$a->value('SELECT pg_sleep(0.3)');
-row_is($node, q{SELECT state FROM lease.entry WHERE key = 'k' AND lease.now() < expires_at}, 'h', 'not swept before its expiry (I1)');
+row_is($node, q{SELECT count(*) FROM lease.entry WHERE key = 'k' AND state <> 'h' AND lease.now() < expires_at}, '0', 'not swept before its expiry (I1)');
 swept("key = 'k'", 'swept');
 row_is($node, row_of('k'), 'l ann 1', 'with its last holder and its epoch (I2)');
 row_is($node, q{SELECT expires_at, payload IS NULL FROM lease.entry WHERE key = 'k'}, "$expires_at|t", 'unowned since its expiry, publishing nothing');
@@ -64,26 +63,24 @@ foreach my $eager (1, 0)
 {
 	my $key = $eager ? 'eager' : 'lazy';
 	kill 'STOP', $pid unless $eager;
-	$a->value("SELECT lease.acquire('$key', 'ann', '300 ms')");
-	$eager ? swept("key = 'eager'", 'swept') : $a->value('SELECT pg_sleep(0.5)');
+	$a->value("SELECT lease.acquire('$key', 'ann', '800 ms')");
+	$eager ? swept("key = 'eager'", 'swept') : $a->value('SELECT pg_sleep(1)');
 	row_is($node, row_of($key), $eager ? 'l ann 1' : 'h ann 1', "$key: the row");
 	foreach my $call (@calls) { $a->answers(sprintf($call->[0], "'$key'"), $call->[1], "$key: $call->[0]"); }
 }
 kill 'CONT', $pid;
 
 # --- Waiters: the first gets the key when the lease is over, never before.
-$a->value(q{SELECT lease.acquire('waited', 'ann', '1 s')});
+$a->value(q{SELECT lease.acquire('waited', 'ann', '3 s')});
 $expires_at = $a->value(q{SELECT expires_at FROM lease.entry WHERE key = 'waited'});
 $b->send(q{SELECT acquired, epoch, lease.now() >= '} . $expires_at . q{' FROM lease.acquire('waited', 'bob', '1 hour', '1 min')});
 wait_for_wait($node, $b);
 $b->answers(undef, 't|2|t', 'a waiter gets the key at the end of the lease (I5, A2)');
 
 # --- Claimed and locked rows are left alone, the others are not, and they are come back for.
-$a->value(q{SELECT lease.acquire('claimed', 'ann', '1 s'), lease.acquire('locked', 'ann', '1 s'), lease.acquire('free 1', 'ann', '1 s'), lease.acquire('free 2', 'ann', '1 s')});
-$a->value('SELECT pg_sleep(0.5)');
-$a->value(q{BEGIN; SELECT 1 FROM lease.entry WHERE key = 'locked' FOR UPDATE});
 kill 'STOP', $pid;
-$a->value('SELECT pg_sleep(0.6)');
+$a->value(q{SELECT lease.acquire('claimed', 'ann', '1 s'), lease.acquire('locked', 'ann', '1 s'), lease.acquire('free 1', 'ann', '1 s'), lease.acquire('free 2', 'ann', '1 s')});
+$a->value(q{BEGIN; SELECT 1 FROM lease.entry WHERE key = 'locked' FOR UPDATE; SELECT pg_sleep(1.1)});
 $b->value(q{BEGIN; SELECT lease.acquire('claimed', 'bob', '1 hour')});
 kill 'CONT', $pid;
 swept("key LIKE 'free%'", 'the others are swept beside them');
@@ -97,17 +94,17 @@ row_is($node, q{SELECT pid FROM lease.sweepers WHERE database = 'postgres'}, $pi
 $node->append_conf('postgresql.conf', 'pg_lease.sweep_batch = 10');
 $node->reload;
 $node->safe_psql('postgres', 'SELECT lease.reset_stats()');
-$a->value(q{SELECT count(*) FROM generate_series(1, 95) i, LATERAL lease.acquire('batch ' || i, 'ann', '1 s')});
+$a->value(q{SELECT count(*) FROM generate_series(1, 95) i, LATERAL lease.acquire('batch ' || i, 'ann', '2 s')});
 swept("key LIKE 'batch%'", 'many at once');
 row_is($node, q{SELECT lapses_swept = 95, sweep_rows >= 95, sweep_passes >= 10 FROM lease.stats}, 't|t|t', 'in transactions of sweep_batch rows');
 
 # --- An error ends the sweeper; it comes back, and goes on when it can.
-$a->value(q{SELECT lease.acquire('k', 'ann', '1 s'), lease.acquire('k2', 'ann', '1500 ms')});
+$a->value(q{SELECT lease.acquire('k', 'ann', '3 s'), lease.acquire('k2', 'ann', '3500 ms')});
 my $log_at = -s $node->logfile;
 $a->value(q{CREATE INDEX spoiler ON lease.entry ((key || owner))});
 $node->wait_for_log(qr/table "lease.entry" is not as the extension made it/, $log_at);
 ok($node->poll_query_until('postgres', q{SELECT status = 'restarting' AND last_error LIKE '%is not as the extension made it%' FROM lease.sweepers WHERE database = 'postgres'}), 'lease.sweepers tells of the error');
-$a->value('SELECT pg_sleep(0.6)');
+$a->value('SELECT pg_sleep(1)');
 row_is($node, q{SELECT state_of('k'), state_of('k2')}, 'lapsed 2|lapsed 1', 'leases lapse all the same');
 $a->value(q{DROP INDEX lease.spoiler});
 swept("key LIKE 'k%'", 'sweeping goes on');
@@ -119,11 +116,11 @@ $node->append_conf('postgresql.conf', 'pg_lease.log_lapses = on');
 $node->reload;
 $log_at = -s $node->logfile;
 $pid = value($node, q{SELECT pid FROM lease.sweepers WHERE database = 'postgres'});
-$a->value(q{SELECT lease.acquire('told', 'ann', '300 ms')});
+$a->value(q{SELECT lease.acquire('told', 'ann', '800 ms')});
 $node->wait_for_log(qr/LOG:  lease of key "told" lapsed\n.*DETAIL:  It was held by "ann" with epoch 1\./, $log_at);
 kill 'STOP', $pid;
-$a->value(q{SELECT lease.acquire('met', 'ann', '100 ms')});
-$a->value('SELECT pg_sleep(0.2)');
+$a->value(q{SELECT lease.acquire('met', 'ann', '500 ms')});
+$a->value('SELECT pg_sleep(0.6)');
 $a->answers(q{SELECT acquired FROM lease.acquire('met', 'bob', '1 hour')}, 't', 'met by a takeover');
 kill 'CONT', $pid;
 $node->wait_for_log(qr/LOG:  lease of key "met" lapsed\n/, $log_at);
@@ -137,9 +134,9 @@ foreach my $eager (1, 0)
 {
 	my $key = $eager ? 'rr swept' : 'rr not swept';
 	kill 'STOP', $pid unless $eager;
-	$b->value("SELECT lease.acquire('$key', 'ann', '500 ms')");
+	$b->value("SELECT lease.acquire('$key', 'ann', '3 s')");
 	$a->value("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT state_of('$key')");
-	$eager ? swept("key = '$key'", 'swept after the snapshot') : $b->value('SELECT pg_sleep(0.6)');
+	$eager ? swept("key = '$key'", 'swept after the snapshot') : $b->value('SELECT pg_sleep(3)');
 	$a->answers("SELECT acquired FROM lease.acquire('$key', 'bob', '1 hour')", $eager ? '40001' : 't', "$key: acquired under a snapshot from before");
 	$a->value('ROLLBACK');
 }
@@ -150,7 +147,7 @@ $node->safe_psql('template1', "ALTER DATABASE postgres SET $_") foreach (
 	'default_transaction_read_only = on', q{default_transaction_isolation = 'serializable'}, q{statement_timeout = '1ms'}, q{lock_timeout = '1ms'});
 $a->value("SELECT pg_terminate_backend($pid)");
 ok($node->poll_query_until('template1', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pg_lease sweeper' AND pid <> $pid"), 'a new one');
-$a->value(q{SELECT lease.acquire('settings', 'ann', '300 ms')});
+$a->value(q{SELECT lease.acquire('settings', 'ann', '800 ms')});
 $a->value(q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP PERFORM pg_sleep(0.1); EXIT WHEN EXISTS (SELECT FROM lease.entry WHERE key = 'settings' AND state = 'l'); END LOOP; END $$});
 $a->answers(q{SELECT state FROM lease.entry WHERE key = 'settings'}, 'l', 'sweeps in a database that is read-only and serializable by default');
 $node->safe_psql('template1', 'ALTER DATABASE postgres RESET ALL');

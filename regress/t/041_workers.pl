@@ -32,7 +32,7 @@ sub sweeps
 	my ($name, $dbname) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$node->safe_psql($dbname // 'postgres', q{SELECT lease.acquire('probe', 'ann', '200 ms')});
+	$node->safe_psql($dbname // 'postgres', q{SELECT lease.acquire('probe', 'ann', '600 ms')});
 	return ok($node->poll_query_until($dbname // 'postgres', q{SELECT state = 'l' FROM lease.entry WHERE key = 'probe'}), $name);
 }
 
@@ -65,7 +65,7 @@ foreach my $which ('sweeper', 'launcher')
 	my $pid = $which eq 'sweeper' ? sweeper() : launcher();
 	my $log_at = -s $node->logfile;
 
-	$node->safe_psql('postgres', q{SELECT lease.acquire('held', 'ann', '1 hour'), lease.acquire('over soon', 'ann', '500 ms')});
+	$node->safe_psql('postgres', q{SELECT lease.acquire('held', 'ann', '1 hour'), lease.acquire('over soon', 'ann', '800 ms')});
 	my $epoch = value($node, q{SELECT epoch FROM lease.inspect('held')});
 	kill 'KILL', $pid;
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log_at);
@@ -81,17 +81,17 @@ $sweeper = sweeper();
 my ($a, $b) = map { session($node) } 1 .. 2;
 $node->safe_psql('postgres', 'SELECT lease.reset_stats()');
 kill 'STOP', $sweeper;
-$a->value(q{SELECT lease.acquire('k', 'ann', '1 s')});
+$a->value(q{SELECT lease.acquire('k', 'ann', '3 s')});
 my $expires_at = $a->value(q{SELECT expires_at FROM lease.entry WHERE key = 'k'});
 $b->send("SELECT acquired, epoch, lease.now() >= '$expires_at' FROM lease.acquire('k', 'bob', '1 hour', '1 min')");
 wait_for_wait($node, $b);
 $b->answers(undef, 't|2|t', 'stopped: a waiter gets the key at the end of the lease (I5)');
 $a->answers(q{SELECT status FROM lease.renew('k', 'ann', 1, '1 s')}, 'not_owner', 'stopped: its former holder is out (I4)');
-$a->value(q{SELECT lease.acquire('gone', 'ann', '100 ms')});
-$a->value('SELECT pg_sleep(0.2)');
+$a->value(q{SELECT lease.acquire('gone', 'ann', '500 ms')});
+$a->value('SELECT pg_sleep(0.6)');
 $a->answers(q{SELECT state, state_of('gone') FROM lease.entry WHERE key = 'gone'}, 'h|lapsed 1', 'stopped: a lease lapses unwritten');
 # more than the feed can hold
-$a->answers(q{SELECT count(*) FROM generate_series(1, 6000) i, LATERAL lease.acquire('many ' || i, 'ann', '2 s') WHERE acquired}, '6000', 'stopped: grants wait for nobody');
+$a->answers(q{SELECT count(*) FROM generate_series(1, 6000) i, LATERAL lease.acquire('many ' || i, 'ann', '5 s') WHERE acquired}, '6000', 'stopped: grants wait for nobody');
 row_is($node, 'SELECT ring_overflows FROM lease.stats', '0', 'nobody has noticed yet');
 kill 'CONT', $sweeper;
 ok($node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM lease.entry WHERE state = 'h' AND (key LIKE 'many%' OR key = 'gone')}), 'continued: all of them are swept');
@@ -106,13 +106,14 @@ foreach my $dbname (@others)
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $dbname TEMPLATE template0");
 	create_lease($node, $dbname);
-	$node->safe_psql($dbname, q{SELECT lease.acquire('k', 'ann', '300 ms')});
+	$node->safe_psql($dbname, q{SELECT lease.acquire('k', 'ann', '800 ms')});
 }
 ok($node->poll_query_until('postgres', q{SELECT count(*) FILTER (WHERE status = 'running') = 2 AND count(*) FILTER (WHERE status = 'no worker slot') = 3 FROM lease.sweepers}), 'five databases, two sweepers: lease.sweepers tells why');
+sleep 1;
 foreach my $dbname (@others)
 {
 	row_is_in($dbname, q{SELECT status FROM lease.renew('k', 'ann', 1, '1 s')}, 'lapsed', "$dbname: leases lapse");
-	row_is_in($dbname, q{SELECT acquired, epoch FROM lease.acquire('k', 'bob', '300 ms')}, 't|2', "$dbname: and are taken over");
+	row_is_in($dbname, q{SELECT acquired, epoch FROM lease.acquire('k', 'bob', '800 ms')}, 't|2', "$dbname: and are taken over");
 }
 sleep 2;
 my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at);

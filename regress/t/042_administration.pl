@@ -37,7 +37,7 @@ sub sweeps
 	my ($dbname, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$node->safe_psql($dbname, q{SELECT lease.acquire('probe', 'ann', '200 ms')});
+	$node->safe_psql($dbname, q{SELECT lease.acquire('probe', 'ann', '600 ms')});
 	return ok($node->poll_query_until($dbname, q{SELECT state = 'l' FROM lease.entry WHERE key = 'probe'}), $name);
 }
 
@@ -91,6 +91,21 @@ sweeps('renamed', 'is swept in its new place');
 row_is_in('renamed', q{SELECT state_of('held')}, 'held ann 2', 'and has its leases');
 quick($admin, 'ALTER DATABASE renamed SET TABLESPACE nowhere', '42704', 'one that fails');
 sweeps('renamed', 'is swept afterwards');
+
+# --- A database that does not let anybody in: its sessions work on, and nobody knocks at its door for ever.
+{
+	my $inside = session($node, dbname => 'renamed');
+	$admin->value('ALTER DATABASE renamed ALLOW_CONNECTIONS false');
+	$admin->value(q{SELECT pg_terminate_backend(pid) FROM lease.sweepers WHERE database = 'renamed'});
+	my $log_at = -s $node->logfile;
+	$inside->answers(qq{SELECT count(*) FROM generate_series(1, 50) i, LATERAL lease.acquire('inside ' || i, 'ann', '1 hour') WHERE acquired}, '50', 'closed to connections: leases go on');
+	ok($node->poll_query_until('postgres', q{SELECT status = 'restarting' FROM lease.sweepers WHERE database = 'renamed'}), 'without a sweeper');
+	sleep 2;
+	unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at), qr/FATAL/, 'and without a noise');
+	$admin->value('ALTER DATABASE renamed ALLOW_CONNECTIONS true');
+	$inside->quit;
+	sweeps('renamed', 'open again: swept, after a while');
+}
 
 # --- DROP DATABASE.
 quick($admin, 'DROP DATABASE renamed', '', 'DROP DATABASE');
@@ -163,7 +178,7 @@ foreach my $command (
 	$queued->value(sprintf q{SELECT lease.release('k', 'bob', %d)}, $epoch + 2);
 	sweeps('postgres', "$command: sweeping goes on");
 }
-$holder->value(q{SELECT lease.acquire('k', 'ann', '2 s'), lease.acquire('short', 'ann', '500 ms')});
+$holder->value(q{SELECT lease.acquire('k', 'ann', '4 s'), lease.acquire('short', 'ann', '800 ms')});
 $queued->send(q{SELECT acquired FROM lease.acquire('k', 'bob', '1 hour', '1 min')});
 wait_for_wait($node, $queued);
 quick($admin, 'TRUNCATE lease.entry', '', 'TRUNCATE');

@@ -32,10 +32,10 @@ my $node = lease_cluster('restarts', conf => "dynamic_library_path = '$ENV{PG_LE
 # --- Leases that end while the server is down.
 foreach my $mode ('fast', 'immediate')
 {
-	$node->safe_psql('postgres', q{SELECT lease.acquire('over', 'ann', '500 ms'), lease.acquire('held', 'ann', '1 hour')});
+	$node->safe_psql('postgres', q{SELECT lease.acquire('over', 'ann', '900 ms'), lease.acquire('held', 'ann', '1 hour')});
 	my $epochs = value($node, q{SELECT key, epoch FROM lease.entry WHERE key IN ('over', 'held') ORDER BY key});
 	$node->stop($mode);
-	select undef, undef, undef, 0.6;
+	sleep 1;
 	$node->start;
 	swept($node, "key = 'over'", "$mode: a lease that ended while the server was down is swept, without a call (D3)");
 	row_is($node, q{SELECT key, epoch FROM lease.entry WHERE key IN ('over', 'held') ORDER BY key}, $epochs, "$mode: epochs are what they were (D2)");
@@ -47,7 +47,7 @@ foreach my $point ('sweep', 'before-seal', 'sealed', 'written')
 {
 	my $gate = session($node);
 	$gate->value("SELECT pg_advisory_lock(125534, hashtext('$point'))");
-	$node->safe_psql('postgres', qq{SELECT lease.acquire('$point', 'ann', '2 s')});
+	$node->safe_psql('postgres', qq{SELECT lease.acquire('$point', 'ann', '4 s')});
 	$node->append_conf('postgresql.conf', "pg_lease.test_points = '$point'");
 	$node->reload;
 	ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.backend_type = 'pg_lease sweeper'}), "$point: the sweeper is in the middle of a sweep");
@@ -64,7 +64,7 @@ foreach my $point ('sweep', 'before-seal', 'sealed', 'written')
 {
 	my ($gate, $a, $b) = map { session($node) } 1 .. 3;
 	$gate->value("SELECT pg_advisory_lock(125534, hashtext('sealed'))");
-	$a->value(q{SELECT lease.acquire('in hand', 'ann', '2 s')});
+	$a->value(q{SELECT lease.acquire('in hand', 'ann', '4 s')});
 	$node->append_conf('postgresql.conf', q{pg_lease.test_points = 'sealed'});
 	$node->reload;
 	$node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.backend_type = 'pg_lease sweeper'}) or die;
@@ -155,7 +155,7 @@ chdir $work or die $!;
 $old->command_ok([ 'pg_upgrade', '--no-sync', '-b', $bindir, '-B', $bindir, '-d', $old->data_dir, '-D', $new->data_dir, '-s', $new->host, '-p', $old->port, '-P', $new->port ], 'pg_upgrade');
 $new->start;
 row_is($new, "SELECT $columns FROM lease.entry ORDER BY key", $before, 'every key is what it was (I9)');
-row_is($new, q{SELECT acquired, epoch FROM lease.acquire('many', 'bob', '300 ms')}, 't|9', 'epochs go on (I2)');
+row_is($new, q{SELECT acquired, epoch FROM lease.acquire('many', 'bob', '800 ms')}, 't|9', 'epochs go on (I2)');
 swept($new, "key = 'many'", 'and it is swept');
 $new->stop;
 

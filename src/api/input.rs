@@ -37,6 +37,11 @@ pub fn wait(call: Call<'_>, index: usize) -> Result<Option<i64>> {
     wait.transpose().map_err(|error| wrong_span("wait", error))
 }
 
+/// As `wait`, where there is no way not to wait.
+pub fn needed_wait(call: Call<'_>, index: usize) -> Result<i64> {
+    wait(call, index)?.ok_or_else(|| null("wait"))
+}
+
 /// A whole jsonb datum, not more than 1024 bytes as text.
 pub fn payload(call: Call<'_>, index: usize) -> Result<Option<Box<[u8]>>> {
     let Some(payload) = call.jsonb(index)? else {

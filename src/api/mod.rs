@@ -2,7 +2,7 @@
 //!
 //! | module | functions |
 //! |---|---|
-//! | `operations` | acquire, renew, release, inspect, guard |
+//! | `operations` | acquire, wait_acquire, renew, release, inspect, guard |
 //! | `fence` | the trigger fence |
 //! | `administration` | force_release |
 //! | `views` | now, what the views are made of, reset_stats |
@@ -29,6 +29,7 @@ mod views;
 use crate::pg::pg_function;
 
 pg_function!(lease_acquire, operations::acquire);
+pg_function!(lease_wait_acquire, operations::wait_acquire);
 pg_function!(lease_renew, operations::renew);
 pg_function!(lease_release, operations::release);
 pg_function!(lease_inspect, operations::inspect);
@@ -41,6 +42,7 @@ pg_function!(lease_force_release, administration::force_release);
 pg_function!(lease_now, views::now);
 pg_function!(lease_list_leases, views::list_leases);
 pg_function!(lease_list_claims, views::list_claims);
+pg_function!(lease_list_waiters, views::list_waiters);
 pg_function!(lease_read_clock, views::read_clock);
 pg_function!(lease_read_stats, views::read_stats);
 pg_function!(lease_list_sweepers, views::list_sweepers);

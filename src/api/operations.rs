@@ -7,7 +7,7 @@ use super::{input, output};
 use crate::pg::Result;
 use crate::pg::function::{Call, Reply};
 use crate::pg::value::Value;
-use crate::session::{self, Acquire};
+use crate::session::{self, Acquire, Grant};
 
 /// `lease.acquire(key text, owner text, ttl interval, wait interval, payload jsonb)`
 /// returns `(acquired boolean, epoch bigint, expires_at timestamptz)`: S4.1; I1, I2, I5.
@@ -26,6 +26,30 @@ pub fn acquire(call: Call<'_>) -> Result<Reply<'_>> {
         wait: input::wait(call, 3)?,
         payload: input::payload(call, 4)?,
     })?;
+    granted(call, grant)
+}
+
+/// `lease.wait_acquire(key text, owner text, ttl interval, wait interval, INOUT acquired boolean, INOUT epoch bigint,
+/// INOUT expires_at timestamptz)`, a procedure: S4.1; I1, I2, I5.
+///
+/// - As `acquire` with a wait, without a payload; a NULL wait is 22004.
+/// - Commits the caller's transaction first and waits without a snapshot, a transaction id or locks. Where it cannot commit,
+///   as in a transaction block or a function: 2D000.
+/// - What it answers counts once the transaction that it leaves open has committed, as ever: CALL on its own does so.
+pub fn wait_acquire(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    let asked = Acquire {
+        key: input::name(call, 0, "key")?,
+        owner: input::name(call, 1, "owner")?,
+        ttl: input::ttl(call, 2)?,
+        wait: Some(input::needed_wait(call, 3)?),
+        payload: None,
+    };
+    let grant = session::wait_acquire(asked, call.is_atomic())?;
+    granted(call, grant)
+}
+
+fn granted<'a>(call: Call<'a>, grant: Option<Grant>) -> Result<Reply<'a>> {
     match grant {
         Some(grant) => call.row(&[Value::Bool(true), Value::Int8(grant.epoch), output::time(grant.expires_at)]),
         None => call.row(&[Value::Bool(false), Value::Null, Value::Null]),

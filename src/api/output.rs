@@ -3,6 +3,7 @@
 use lease_core::{Kind, State, Status, Time};
 
 use crate::pg::value::{Interval, Value};
+use crate::session::WaitsFor;
 
 pub fn state(state: State) -> Value<'static> {
     Value::Text(match state {
@@ -42,5 +43,14 @@ pub fn kind(kind: Kind) -> Value<'static> {
         Kind::Renewal => b"renewal",
         Kind::Maintenance => b"maintenance",
         Kind::HandOff => b"hand-off",
+    })
+}
+
+pub fn waits_for(what: WaitsFor) -> Value<'static> {
+    Value::Text(match what {
+        WaitsFor::Lease => b"lease",
+        WaitsFor::UncommittedChange => b"uncommitted change",
+        WaitsFor::Commit => b"commit",
+        WaitsFor::Guard => b"guard",
     })
 }

@@ -64,6 +64,28 @@ pub fn list_claims(call: Call<'_>) -> Result<Reply<'_>> {
     Ok(rows.finish())
 }
 
+/// View `lease.waiters`: who waits for this database's keys.
+///
+/// waits_for and blocker_pid say what stands in the way now. position is NULL for who does not queue for the lease but waits
+/// for another transaction's change of it to end; deadline is NULL for who does not give up by itself.
+pub fn list_waiters(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    let mut rows = call.rows()?;
+    for waiter in session::waiters() {
+        rows.push(&[
+            Value::Text(waiter.key.as_bytes()),
+            Value::Int4(waiter.pid),
+            output::or_null(waiter.owner.as_ref(), |owner| Value::Text(owner.as_bytes())),
+            output::or_null(waiter.position, Value::Int4),
+            output::time(waiter.since),
+            output::or_null(waiter.deadline, output::time),
+            output::waits_for(waiter.waits_for),
+            output::or_null(waiter.blocker, Value::Int4),
+        ])?;
+    }
+    Ok(rows.finish())
+}
+
 /// View `lease.stats`: what is counted for this database, in the order of `shared::Counter`.
 pub fn read_stats(call: Call<'_>) -> Result<Reply<'_>> {
     session::ready()?;

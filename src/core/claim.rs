@@ -97,6 +97,14 @@ pub struct Stake<K> {
     pub floor: i64,
 }
 
+impl<O> Change<O> {
+    pub fn stake<K>(&self, key: K, hash: u32) -> Stake<K> {
+        let Change { kind, deadline, serial, generation, .. } = *self;
+        let floor = if self.lease.is_none() { self.issued } else { 0 };
+        Stake { key, hash, serial, kind, deadline, generation, floor }
+    }
+}
+
 /// One guard: what it demands, and the place reserved for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guard<K, O> {
@@ -210,7 +218,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let (new, kind, deadline) = match decide(lease.as_ref(), floor, issued, &ask.request, self.at) {
             Verdict::Change { lease, kind, deadline } => (lease, kind, deadline),
             Verdict::Refused(Refusal::NotAcquirable { until }) if ask.is_queued() => {
-                return self.wait_in_queue(me, &ask.key, ask.hash, WaitsFor::Lease, until);
+                return self.wait_in_queue(ask, WaitsFor::Lease, until);
             }
             Verdict::Refused(refusal) => {
                 // without a row there is nothing to free, but another transaction's change of the key ends
@@ -299,6 +307,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.reap_guards(index);
         match self.entry(index).claim {
             Some(c) if self.has_ended(c.tx) => {
+                self.wakes.reaped += 1;
                 self.end_claim(index, None);
                 true
             }
@@ -313,7 +322,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     ///
     /// The head's turn begins when the key can be had (`open_from`) and the head was woken or its own timer went off.
     fn out_of_turn(&mut self, ask: &Ask<K, O>, index: u32, open_from: Time) -> Option<Outcome<O>> {
-        let turn = self.head_is_due(index).filter(|_| !self.is_head(ask.me, index))?.max(open_from);
+        if self.entry(index).queue.is_empty() || self.is_head(ask.me, index) {
+            return None;
+        }
+        if open_from <= self.at.now {
+            self.tell_head(index);
+        }
+        let turn = self.head_is_due(index)?.max(open_from);
         if turn.plus(GRACE) > self.at.now {
             let obstacle = Obstacle { waits_for: WaitsFor::Turn, until: turn, brief: false, needs_turn: true };
             return Some(self.stop(ask, index, obstacle));
@@ -329,7 +344,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         let Obstacle { waits_for, mut until, brief, needs_turn } = obstacle;
         match (&ask.request, ask.wait) {
             (Request::Acquire { .. }, Wait::Queue) if needs_turn => {
-                return self.wait_in_queue(ask.me, &ask.key, ask.hash, waits_for, until);
+                return self.wait_in_queue(ask, waits_for, until);
             }
             (Request::Acquire { .. }, Wait::Brief(patience)) => {
                 if !brief || self.at.now >= patience {
@@ -340,7 +355,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             (Request::Lapse | Request::Purge { .. }, _) => return Outcome::Busy,
             _ => {}
         }
-        self.wait_beside(ask.me, index, waits_for, until);
+        self.wait_beside(ask.me, ask.request.owner(), index, waits_for, until);
         Outcome::Wait { until }
     }
 
@@ -354,6 +369,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         deadline: Time,
     ) -> Outcome<O> {
         let Some(index) = self.find_or_add(&ask.key, ask.hash) else { return Outcome::Full };
+        if !self.occupy(index) {
+            self.drop_if_unused(index);
+            return Outcome::Full;
+        }
         let before = self.entry(index).claim;
         let (kind, deadline) = match pending {
             Some(p) => add_up((p.kind, p.deadline), (kind, deadline)),
@@ -399,14 +418,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     /// `acquirable_from`: as the state that now stands says; `None` if the head has to find out.
     pub(crate) fn end_claim(&mut self, index: u32, acquirable_from: Option<Time>) {
         let hash = self.entry(index).hash;
-        let issued = self.entry_mut(index).claim.take().map_or(0, |c| c.issued);
+        let (issued, owner) = self.entry_mut(index).claim.take().map_or((0, None), |c| (c.issued, c.owner));
         self.bump(hash);
         self.wake_conflicts(index);
         match acquirable_from {
             Some(from) if from <= self.at.now => self.hand_over(index, issued),
-            // a head that waits for the end of the lease is told of an earlier one only
-            Some(from) if self.head_waits_for_lease(index) => self.alert_head(index, from),
-            _ => self.alert_head(index, self.at.now),
+            from => self.alert_head(index, from.unwrap_or(self.at.now)),
+        }
+        if let Some(owner) = owner {
+            self.alert_owner(index, owner);
         }
         self.drop_if_unused(index);
     }
@@ -460,7 +480,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             // its own deadlines end the wait, too
             let own = stakes.iter().filter(|s| s.kind != Kind::Maintenance).map(|s| s.deadline).min();
             let until = until.min(own.unwrap_or(Time::NEVER));
-            self.wait_beside(me, index, waits_for, until);
+            self.wait_beside(me, None, index, waits_for, until);
             return Sealing::Wait { until };
         }
         for s in stakes {
@@ -497,8 +517,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         if self.owns(me, &stake.key, stake.hash, stake.serial)
             && let Some(index) = self.find(&stake.key, stake.hash)
         {
-            let renewed = stake.kind == Kind::Renewal || acquirable_from <= self.at.now;
-            self.end_claim(index, Some(acquirable_from).filter(|_| renewed));
+            self.end_claim(index, Some(acquirable_from));
         }
     }
 
@@ -574,6 +593,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             return GuardOutcome::Full;
         }
         let Some(entry) = self.find_or_add(key, hash) else { return GuardOutcome::Full };
+        if !self.occupy(entry) {
+            self.drop_if_unused(entry);
+            return GuardOutcome::Full;
+        }
         self.memory.head.free_guard = self.memory.guards[slot as usize].next;
         let next = self.entry(entry).guards;
         self.memory.guards[slot as usize] = GuardSlot { tx: me, sealed: false, entry, next };
@@ -590,8 +613,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         self.free_guard(guard.slot);
         if slot.sealed {
-            self.wake_conflicts(slot.entry);
-            self.alert_head(slot.entry, self.at.now);
+            self.alert_guarded(slot.entry);
         }
         self.drop_if_unused(slot.entry);
     }
@@ -624,21 +646,26 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             slot = next;
         }
         if reaped {
-            self.wake_conflicts(index);
-            self.alert_head(index, self.at.now);
+            self.wakes.reaped += 1;
+            self.alert_guarded(index);
         }
     }
 
     fn foreign_guard_is_sealed(&self, index: u32, me: Tx) -> bool {
+        self.sealed_guard(index, me).is_some()
+    }
+
+    /// A transaction other than `me` with a sealed guard on the key.
+    pub(crate) fn sealed_guard(&self, index: u32, me: Tx) -> Option<Tx> {
         let mut slot = self.entry(index).guards;
         while slot != NONE {
             let guard = &self.memory.guards[slot as usize];
             if guard.sealed && guard.tx != me {
-                return true;
+                return Some(guard.tx);
             }
             slot = guard.next;
         }
-        false
+        None
     }
 }
 

@@ -44,7 +44,7 @@ pub use guard::{GuardAnswer, Guarding};
 pub use lease::{Kind, Lease, Refusal, Request, State, Status, Verdict, decide, holds};
 pub use name::{MAX_BYTES as NAME_MAX_BYTES, Name, NameError};
 pub use operation::{Answer, Next, Operation};
-pub use queue::List;
+pub use queue::{Blocker, List};
 pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, WaitsFor, Wakes};
 pub use time::{Anchor, At, GRACE, Time};
 pub use transaction::{Pending, Transaction};

@@ -99,7 +99,7 @@ impl<K: Id, O: Id> Operation<K, O> {
     pub fn decide(&mut self, section: &mut Section<'_, K, O>) {
         let seen = match self.phase {
             Phase::Enqueue => {
-                if section.enqueue(self.ask.me, &self.ask.key, self.ask.hash) {
+                if section.enqueue(self.ask.me, self.ask.request.owner(), &self.ask.key, self.ask.hash) {
                     self.look();
                     if self.phase == Phase::Sample {
                         self.sampled(section.version(self.ask.hash));

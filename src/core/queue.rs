@@ -3,11 +3,17 @@
 //!
 //! A waiter is linked before it looks and sleeps only after it has looked, and whoever changes what it looked at wakes it in
 //! the same section: no wake-up is lost.
+//!
+//! A queue of any length is kept going by two timers. A key *comes up* when it can be acquired without anybody's doing: at
+//! the end of its lease, or at the deadline of a claim. By then the head has to look, and by [`GRACE`] later somebody else,
+//! should the head be frozen: the *watch*. It stays the watch while heads come and go, so a hand-off wakes one process, the
+//! one that the key is handed to. The next head sleeps on, even without a timer of its own, if the watch has one for the
+//! moment at which the key comes up: it then tells the head.
 
-use crate::claim::Outcome;
+use crate::claim::{Ask, Outcome};
 use crate::lease::Kind;
 use crate::rules::{Rule, rule};
-use crate::table::{Claim, Ends, Id, NONE, Section, Tx, Waiter, WaitsFor};
+use crate::table::{Claim, Ends, Entry, Id, NONE, Section, Tx, Waiter, WaitsFor};
 use crate::time::{GRACE, Time};
 
 /// The two lists of a key.
@@ -19,6 +25,19 @@ pub enum List {
     Conflicts,
 }
 
+/// What stands between a waiter and its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blocker {
+    /// Somebody's lease, or who came before.
+    Lease,
+    /// Another transaction, which has changed the key.
+    Change(Tx),
+    /// The same, while it commits.
+    Commit(Tx),
+    /// A guarded transaction that is committing.
+    Guard(Tx),
+}
+
 impl<K: Id, O: Id> Section<'_, K, O> {
     fn ends_mut(&mut self, entry: u32, list: List) -> &mut Ends {
         match list {
@@ -27,10 +46,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    fn link(&mut self, tx: Tx, entry: u32, list: List, since: Time, until: Time) {
+    fn link(&mut self, tx: Tx, owner: Option<O>, entry: u32, list: List, since: Time, until: Time) {
         let last = self.ends_mut(entry, list).last;
         let waits_for = WaitsFor::Turn;
-        *self.waiter_mut(tx.proc) = Waiter { tx, waits_for, entry, list, prev: last, next: NONE, since, until };
+        *self.waiter_mut(tx.proc) = Waiter { tx, owner, waits_for, entry, list, prev: last, next: NONE, since, until };
         match last {
             NONE => self.ends_mut(entry, list).first = tx.proc,
             _ => self.waiter_mut(last).next = tx.proc,
@@ -49,6 +68,24 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             _ => self.waiter_mut(next).prev = prev,
         }
         self.waiter_mut(proc).entry = NONE;
+        if list == List::Queue {
+            self.appoint_watch(entry, proc);
+        }
+    }
+
+    /// One has left the queue: somebody else than the head watches over it, if there is anybody; the last has longest to go.
+    fn appoint_watch(&mut self, entry: u32, gone: u32) {
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        if watch != gone && watch != queue.first {
+            return;
+        }
+        let next = if queue.last == queue.first { NONE } else { queue.last };
+        self.entry_mut(entry).watch = next;
+        self.alert(next, self.at.now);
+        if watch == gone && next == NONE {
+            // the head may have relied on it
+            self.alert(queue.first, self.waiter(gone).until);
+        }
     }
 
     /// Whether this process stands in a list, and in which.
@@ -57,45 +94,54 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         (waiter.entry != NONE).then_some(waiter.list)
     }
 
+    /// The key that this process waits for.
+    pub fn waits_for(&self, me: Tx) -> Option<&K> {
+        let waiter = self.waiter(me.proc);
+        (waiter.entry != NONE && waiter.tx == me).then(|| &self.entry(waiter.entry).key)
+    }
+
     /// Joins the key's queue at its end, about to look; `false` when there is no room for another key.
-    pub fn enqueue(&mut self, me: Tx, key: &K, hash: u32) -> bool {
+    pub fn enqueue(&mut self, me: Tx, owner: Option<O>, key: &K, hash: u32) -> bool {
         let Some(entry) = self.find_or_add(key, hash) else { return false };
-        self.link(me, entry, List::Queue, self.at.now, self.at.now);
+        self.link(me, owner, entry, List::Queue, self.at.now, self.at.now);
         true
     }
 
     /// Sleeps beside the queue until woken, at the latest at `until`.
-    pub(crate) fn wait_beside(&mut self, me: Tx, entry: u32, waits_for: WaitsFor, until: Time) {
+    pub(crate) fn wait_beside(&mut self, me: Tx, owner: Option<O>, entry: u32, waits_for: WaitsFor, until: Time) {
         if self.waits(me).is_some() {
             // it stood in the queue and needs no turn: `entry` stays, since a claim or guard is on it
             self.leave(me);
         }
         let list = if rule(Rule::BesideTheQueue) { List::Conflicts } else { List::Queue };
-        self.link(me, entry, list, self.at.now, until);
+        self.link(me, owner, entry, list, self.at.now, until);
         self.waiter_mut(me.proc).waits_for = waits_for;
     }
 
-    /// Sleeps in the queue. The head's timer is the end of what it waits for; the second's is that and the grace that the
-    /// head is given; the others are woken when they come to be one of the two.
-    pub(crate) fn wait_in_queue(
-        &mut self,
-        me: Tx,
-        key: &K,
-        hash: u32,
-        waits_for: WaitsFor,
-        mut until: Time,
-    ) -> Outcome<O> {
-        if self.waits(me).is_none() && !self.enqueue(me, key, hash) {
+    /// Sleeps in the queue, stopped by what ends at `until`. The head's timer is that; the watch's is that, too, or the end
+    /// of the head's grace if the head looks by itself; the others are woken when they come to be one of the two.
+    pub(crate) fn wait_in_queue(&mut self, ask: &Ask<K, O>, waits_for: WaitsFor, mut until: Time) -> Outcome<O> {
+        let Ask { me, key, hash, .. } = *ask;
+        if self.waits(me).is_none() && !self.enqueue(me, ask.request.owner(), &key, hash) {
             return Outcome::Full;
         }
+        let Some(entry) = self.find(&key, hash) else { return Outcome::Again };
+        let Waiter { until: appointment, .. } = *self.waiter(me.proc);
         self.waiter_mut(me.proc).waits_for = waits_for;
-        match self.find(key, hash) {
-            Some(entry) if self.is_head(me, entry) => {
-                self.waiter_mut(me.proc).until = until;
-                self.alert_second(entry);
+        if self.is_head(me, entry) {
+            self.appoint(self.entry(entry).watch, until.plus(GRACE));
+        } else {
+            if self.entry(entry).watch == NONE {
+                self.entry_mut(entry).watch = me.proc;
             }
-            Some(entry) if self.is_second(me, entry) => until = until.plus(GRACE),
-            _ => until = Time::NEVER,
+            if self.entry(entry).watch != me.proc {
+                until = Time::NEVER;
+            } else {
+                let head_looks = self.head_is_due(entry).is_some_and(|due| due <= until) || until <= self.at.now;
+                until = if head_looks { until.plus(GRACE) } else { until };
+                // one timer does for many hand-offs, where they come in quick succession
+                until = if appointment > self.at.now { until.min(appointment) } else { until };
+            }
         }
         self.waiter_mut(me.proc).until = until;
         Outcome::Wait { until }
@@ -103,20 +149,22 @@ impl<K: Id, O: Id> Section<'_, K, O> {
 
     /// Stops waiting, for whatever reason: passes on what was handed over, and the attention of the key's head.
     pub fn leave(&mut self, me: Tx) {
-        let Waiter { entry, list, prev, until, .. } = *self.waiter(me.proc);
+        let Waiter { entry, list, prev, waits_for, until, .. } = *self.waiter(me.proc);
         if entry == NONE {
             return;
         }
         self.unlink(me.proc);
-        if list == List::Queue && rule(Rule::PassTheTurn) {
-            match (prev, self.entry(entry).claim) {
-                (NONE, Some(c)) if c.kind == Kind::HandOff && c.tx == me => {
-                    return self.end_claim(entry, Some(Time::PAST));
-                }
+        if list == List::Queue && prev == NONE && rule(Rule::PassTheTurn) {
+            let next = self.entry(entry).queue.first;
+            if next != NONE && waits_for == WaitsFor::Guard {
+                // what stopped it stops the next, which may not have looked since
+                self.waiter_mut(next).waits_for = waits_for;
+            }
+            match self.entry(entry).claim {
+                Some(c) if c.kind == Kind::HandOff && c.tx == me => return self.end_claim(entry, Some(Time::PAST)),
                 // should the claim end before that, whoever is the head by then is told
-                (NONE, Some(c)) => self.alert_head(entry, until.max(c.breakable_from())),
-                (NONE, None) => self.alert_head(entry, until),
-                _ => self.alert_second(entry),
+                Some(c) => self.alert_head(entry, until.max(c.breakable_from())),
+                None => self.alert_head(entry, until),
             }
         }
         self.drop_if_unused(entry);
@@ -145,25 +193,55 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// The head may have its turn from `due` on, and cannot have had it before now.
-    pub(crate) fn alert_head(&mut self, entry: u32, due: Time) {
-        let head = self.entry(entry).queue.first;
-        if head == NONE {
-            return;
-        }
-        self.alert(head, due);
-        if self.waiter(head).until <= self.at.now {
-            self.waiter_mut(head).until = self.at.now;
-            self.alert_second(entry);
+    /// The same for the watch, whose timer is set to that instant.
+    fn appoint(&mut self, watch: u32, at: Time) {
+        if watch != NONE && self.waiter(watch).until > at {
+            self.waiter_mut(watch).until = at;
+            self.wakes.push(watch);
         }
     }
 
-    /// The second watches over the head: it looks when the head's turn is over.
-    fn alert_second(&mut self, entry: u32) {
-        let head = self.entry(entry).queue.first;
-        if head != NONE {
-            let Waiter { next: second, until, .. } = *self.waiter(head);
-            self.alert(second, until.plus(GRACE));
+    /// The key comes up at `due` as things stand now: the head may have its turn from then on, and cannot have had it before
+    /// now.
+    pub(crate) fn alert_head(&mut self, entry: u32, due: Time) {
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        if queue.is_empty() {
+            return;
+        }
+        let due = due.max(self.at.now);
+        if watch == NONE || due == self.at.now {
+            self.alert(queue.first, due);
+        }
+        let until = self.waiter(queue.first).until.max(self.at.now);
+        self.waiter_mut(queue.first).until = until;
+        self.appoint(watch, if until <= due { due.plus(GRACE) } else { due });
+    }
+
+    /// The key has come up, finds somebody else: tells the head, whose own timer may not be set for it.
+    pub(crate) fn tell_head(&mut self, entry: u32) {
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        self.alert(queue.first, self.at.now);
+        self.appoint(watch, self.at.now.plus(GRACE));
+    }
+
+    /// Whoever waits in the queue under the name of the lease's owner need not wait for the end of the lease.
+    pub(crate) fn alert_owner(&mut self, entry: u32, owner: O) {
+        let mut proc = self.entry(entry).queue.first;
+        while proc != NONE {
+            if self.waiter(proc).owner == Some(owner) {
+                self.alert(proc, self.at.now);
+            }
+            proc = self.waiter(proc).next;
+        }
+    }
+
+    /// A sealed guard has ended: so has the wait of whoever was stopped by it, and the head cannot have had its turn before.
+    pub(crate) fn alert_guarded(&mut self, entry: u32) {
+        self.wake_conflicts(entry);
+        let Entry { queue, watch, .. } = *self.entry(entry);
+        let stopped = |proc: u32| proc != NONE && self.waiter(proc).waits_for == WaitsFor::Guard;
+        if stopped(queue.first) || stopped(watch) || self.head_is_due(entry).is_some_and(|due| due <= self.at.now) {
+            self.alert_head(entry, self.at.now);
         }
     }
 
@@ -173,18 +251,8 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         (head != NONE).then(|| self.waiter(head).until)
     }
 
-    pub(crate) fn head_waits_for_lease(&self, entry: u32) -> bool {
-        let head = self.entry(entry).queue.first;
-        head != NONE && self.waiter(head).waits_for == WaitsFor::Lease
-    }
-
     pub(crate) fn is_head(&self, me: Tx, entry: u32) -> bool {
         self.entry(entry).queue.first == me.proc && self.waiter(me.proc).tx == me
-    }
-
-    pub(crate) fn is_second(&self, me: Tx, entry: u32) -> bool {
-        let head = self.entry(entry).queue.first;
-        head != NONE && self.waiter(head).next == me.proc && self.waiter(me.proc).tx == me
     }
 
     /// Reserves an unclaimed key for the head of its queue, if any. The head still decides for itself.
@@ -210,19 +278,22 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             epoch: 0,
         };
         self.entry_mut(entry).claim = Some(claim);
+        self.wakes.hand_offs += 1;
         self.alert_head(entry, self.at.now);
     }
 
     /// The head let its turn pass: it goes to the end, and the next has its turn.
     pub(crate) fn pass_over_head(&mut self, entry: u32) {
         let head = self.entry(entry).queue.first;
-        let Waiter { tx, since, until, .. } = *self.waiter(head);
+        let Waiter { tx, owner, since, until, .. } = *self.waiter(head);
+        self.wakes.passed_over += 1;
         self.unlink(head);
-        self.link(tx, entry, List::Queue, since, until);
+        self.link(tx, owner, entry, List::Queue, since, until);
         let hash = self.entry(entry).hash;
         let issued = self.entry_mut(entry).claim.take().map_or(0, |c| c.issued);
         self.bump(hash);
         self.hand_over(entry, issued);
+        self.drop_if_unused(entry);
     }
 
     /// Whether this process waits in a ring of claims that only an error can end; if so it stops waiting at once, so that
@@ -252,16 +323,27 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         false
     }
 
-    /// Everybody who waits: process, key, list, place in the queue from 1.
-    pub fn waiters(&self) -> impl Iterator<Item = (&Waiter, &K, u32)> + '_ {
-        self.memory.waiters.iter().filter(|w| w.entry != NONE).map(|w| {
-            let mut place = 1;
-            let mut prev = w.prev;
-            while prev != NONE {
-                place += 1;
-                prev = self.waiter(prev).prev;
-            }
-            (w, &self.entry(w.entry).key, place)
+    /// Everybody who waits, list by list: process, key, place in the list from 1.
+    pub fn waiters(&self) -> impl Iterator<Item = (&Waiter<O>, &K, u32)> + '_ {
+        let firsts = self.memory.waiters.iter().filter(|w| w.entry != NONE && w.prev == NONE);
+        firsts.flat_map(|first| {
+            let list = std::iter::successors(Some(first), |w| (w.next != NONE).then(|| self.waiter(w.next)));
+            (1..).zip(list).map(|(place, w)| (w, &self.entry(w.entry).key, place))
         })
+    }
+
+    /// What stands between a waiter and its key now. For the eye only.
+    pub fn blocker(&self, waiter: &Waiter<O>) -> Blocker {
+        let entry = self.entry(waiter.entry);
+        let queued = waiter.list == List::Queue;
+        let foreign = entry.claim.filter(|c| c.tx != waiter.tx && c.kind != Kind::HandOff && (self.running)(c.tx));
+        match foreign {
+            // a renewal leaves an acquirer where it is
+            Some(c) if queued && c.kind == Kind::Renewal => Blocker::Lease,
+            Some(c) if c.sealed => Blocker::Commit(c.tx),
+            Some(c) => Blocker::Change(c.tx),
+            None if queued && self.waiter(entry.queue.first).waits_for != WaitsFor::Guard => Blocker::Lease,
+            None => self.sealed_guard(waiter.entry, waiter.tx).map_or(Blocker::Lease, Blocker::Guard),
+        }
     }
 }

@@ -63,8 +63,12 @@ pub struct Entry<K, O> {
     pub claim: Option<Claim<O>>,
     /// First of the guards on this key.
     pub(crate) guards: u32,
+    /// A transaction changes or guards the key: it counts against [`Head::limit`].
+    pub(crate) occupied: bool,
     /// Acquirers, in order of arrival.
     pub(crate) queue: Ends,
+    /// Who of them, the head aside, has its timer set for the key.
+    pub(crate) watch: u32,
     /// Everybody else who met a claim or a seal, in no order.
     pub(crate) conflicts: Ends,
 }
@@ -92,7 +96,9 @@ impl<K: Id, O: Id> Default for Entry<K, O> {
             next: NONE,
             claim: None,
             guards: NONE,
+            occupied: false,
             queue: Ends::EMPTY,
+            watch: NONE,
             conflicts: Ends::EMPTY,
         }
     }
@@ -129,22 +135,25 @@ pub enum WaitsFor {
 
 /// Where one process waits: a process waits for one key at most.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiter {
+pub struct Waiter<O> {
     pub tx: Tx,
+    /// On whose behalf; `None`: a commit, or nobody's.
+    pub owner: Option<O>,
     pub waits_for: WaitsFor,
     pub(crate) entry: u32,
     pub list: List,
     pub(crate) prev: u32,
     pub(crate) next: u32,
     pub since: Time,
-    /// When its own timer wakes it.
+    /// When it looks at the latest: its own timer, or when it was woken, or appointed to.
     pub until: Time,
 }
 
-impl Default for Waiter {
+impl<O> Default for Waiter<O> {
     fn default() -> Self {
         Waiter {
             tx: Tx::default(),
+            owner: None,
             waits_for: WaitsFor::Turn,
             entry: NONE,
             list: List::Conflicts,
@@ -164,13 +173,17 @@ pub struct Head {
     pub generation: u64,
     /// What purges have raised the floor to, or are about to: no key without a row starts below it.
     pub(crate) floor: i64,
+    /// How many keys transactions are changing or guarding, and how many may be at once. There are more entries than that:
+    /// one for each process, which may wait for a key that nobody is changing.
+    pub(crate) occupied: u32,
+    pub(crate) limit: u32,
     pub(crate) free_entry: u32,
     pub(crate) free_guard: u32,
 }
 
 impl Default for Head {
     fn default() -> Self {
-        Head { next_serial: 1, generation: 0, floor: 0, free_entry: NONE, free_guard: NONE }
+        Head { next_serial: 1, generation: 0, floor: 0, occupied: 0, limit: 0, free_entry: NONE, free_guard: NONE }
     }
 }
 
@@ -181,13 +194,14 @@ pub struct Memory<'a, K, O> {
     pub buckets: &'a mut [u32],
     pub entries: &'a mut [Entry<K, O>],
     pub guards: &'a mut [GuardSlot],
-    pub waiters: &'a mut [Waiter],
+    pub waiters: &'a mut [Waiter<O>],
 }
 
 impl<K: Id, O: Id> Memory<'_, K, O> {
-    /// Makes all places free. To be called once, on elements that hold their defaults.
-    pub fn format(&mut self) {
-        *self.head = Head::default();
+    /// Makes all places free, for at most `limit` keys under change or guard. To be called once, on elements that hold their
+    /// defaults.
+    pub fn format(&mut self, limit: u32) {
+        *self.head = Head { limit, ..Head::default() };
         self.versions.fill(0);
         self.buckets.fill(NONE);
         for (i, entry) in self.entries.iter_mut().enumerate().rev() {
@@ -202,16 +216,22 @@ impl<K: Id, O: Id> Memory<'_, K, O> {
     }
 }
 
-/// The processes to wake once the section is over.
+/// The processes to wake once the section is over, and what it did that is counted.
 #[derive(Default)]
 pub struct Wakes {
     procs: Vec<u32>,
+    /// Keys reserved for the head of their queue.
+    pub hand_offs: u32,
+    /// Heads that were sent to the end of their queue.
+    pub passed_over: u32,
+    /// Claims and guards of transactions that had ended and were about to say so.
+    pub reaped: u32,
 }
 
 impl Wakes {
     /// Room for `waiters` processes, so that no section has to allocate.
     pub fn with_capacity(waiters: usize) -> Wakes {
-        Wakes { procs: Vec::with_capacity(waiters) }
+        Wakes { procs: Vec::with_capacity(waiters), ..Wakes::default() }
     }
 
     pub(crate) fn push(&mut self, proc: u32) {
@@ -220,7 +240,21 @@ impl Wakes {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.procs.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.procs.iter().copied()
+    }
+
+    /// Takes one off that need not be woken.
+    pub fn forget(&mut self, proc: u32) {
+        self.procs.retain(|p| *p != proc);
+    }
+
     pub fn drain(&mut self) -> impl Iterator<Item = u32> + '_ {
+        (self.hand_offs, self.passed_over, self.reaped) = (0, 0, 0);
         self.procs.drain(..)
     }
 }
@@ -253,11 +287,11 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         &mut self.memory.entries[index as usize]
     }
 
-    pub(crate) fn waiter(&self, proc: u32) -> &Waiter {
+    pub(crate) fn waiter(&self, proc: u32) -> &Waiter<O> {
         &self.memory.waiters[proc as usize]
     }
 
-    pub(crate) fn waiter_mut(&mut self, proc: u32) -> &mut Waiter {
+    pub(crate) fn waiter_mut(&mut self, proc: u32) -> &mut Waiter<O> {
         &mut self.memory.waiters[proc as usize]
     }
 
@@ -296,8 +330,28 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         Some(index)
     }
 
-    /// Gives an entry back once nothing refers to its key.
+    /// Makes room for a transaction's claim or guard on the key; `false` when as many keys as may be have one.
+    pub(crate) fn occupy(&mut self, index: u32) -> bool {
+        if self.entry(index).occupied {
+            return true;
+        }
+        if self.memory.head.occupied >= self.memory.head.limit {
+            return false;
+        }
+        self.memory.head.occupied += 1;
+        self.entry_mut(index).occupied = true;
+        true
+    }
+
+    /// After something was taken off a key: gives its room back once no transaction changes or guards it, and the entry once
+    /// nothing refers to it.
     pub(crate) fn drop_if_unused(&mut self, index: u32) {
+        let entry = self.entry(index);
+        let occupied = entry.guards != NONE || entry.claim.is_some_and(|c| c.kind != Kind::HandOff);
+        if entry.occupied && !occupied {
+            self.memory.head.occupied -= 1;
+            self.entry_mut(index).occupied = false;
+        }
         let entry = self.entry(index);
         let unused =
             entry.claim.is_none() && entry.guards == NONE && entry.queue.is_empty() && entry.conflicts.is_empty();
@@ -355,21 +409,21 @@ pub struct Storage<K, O> {
     pub buckets: Vec<u32>,
     pub entries: Vec<Entry<K, O>>,
     pub guards: Vec<GuardSlot>,
-    pub waiters: Vec<Waiter>,
+    pub waiters: Vec<Waiter<O>>,
 }
 
 impl<K: Id, O: Id> Storage<K, O> {
-    /// Room for that many keys, guards and processes; `slots` (a power of two) version counters and buckets.
+    /// Room for that many keys under change or guard, guards and processes; `slots` (a power of two) version counters and buckets.
     pub fn new(slots: usize, keys: usize, guards: usize, procs: usize) -> Storage<K, O> {
         let mut storage = Storage {
             head: Head::default(),
             versions: vec![0; slots],
             buckets: vec![NONE; slots],
-            entries: vec![Entry::default(); keys],
+            entries: vec![Entry::default(); keys + procs],
             guards: vec![GuardSlot::default(); guards],
             waiters: vec![Waiter::default(); procs],
         };
-        storage.memory().format();
+        storage.memory().format(keys as u32);
         storage
     }
 
@@ -393,5 +447,157 @@ impl<K: Id, O: Id> Storage<K, O> {
         f: impl FnOnce(&mut Section<'_, K, O>) -> R,
     ) -> R {
         f(&mut Section { memory: self.memory(), at, running, wakes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Memory = Storage<u16, u8>;
+
+    fn with<R>(memory: &mut Memory, f: impl FnOnce(&mut Section<'_, u16, u8>) -> R) -> R {
+        let at = At { now: Time(0), start: Time(0) };
+        memory.section(at, &|_| true, &mut Wakes::default(), f)
+    }
+
+    fn claim() -> Claim<u8> {
+        Claim {
+            tx: Tx::default(),
+            serial: 1,
+            kind: Kind::Transition,
+            deadline: Time(1),
+            issued: 0,
+            from: 0,
+            sealed: false,
+            announced: false,
+            generation: 0,
+            since: Time(0),
+            owner: None,
+            epoch: 0,
+        }
+    }
+
+    /// I11: keys in one bucket, even with one hash, do not meet.
+    #[test]
+    fn keys_that_collide_are_kept_apart() {
+        let mut memory = Memory::new(4, 8, 0, 0);
+        with(&mut memory, |section| {
+            // one bucket; the last two share the hash, too
+            let keys = [(1, 0), (2, 4), (3, 8), (4, 8)];
+            for (key, hash) in keys {
+                assert_eq!(section.find(&key, hash), None);
+                let index = section.find_or_add(&key, hash).unwrap();
+                section.entry_mut(index).claim = Some(claim());
+                assert_eq!(section.find_or_add(&key, hash), Some(index));
+            }
+            let places: Vec<_> = keys.iter().map(|(key, hash)| section.find(key, *hash).unwrap()).collect();
+            let mut distinct = places.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(distinct.len(), keys.len());
+            assert_eq!(section.claims().count(), keys.len());
+            // out of the middle, the end and the front of the chain
+            for (gone, (key, hash)) in [1, 0, 3].map(|i| keys[i]).into_iter().enumerate() {
+                let index = section.find(&key, hash).unwrap();
+                section.entry_mut(index).claim = None;
+                section.drop_if_unused(index);
+                assert_eq!(section.find(&key, hash), None);
+                assert_eq!(section.entries_in_use(), keys.len() - gone - 1);
+            }
+            assert_eq!(section.find(&3, 8), Some(places[2]));
+        });
+    }
+
+    /// Full is an answer, and what is given back can be used again.
+    #[test]
+    fn entries_run_out_and_come_back() {
+        let mut memory = Memory::new(2, 3, 0, 0);
+        with(&mut memory, |section| {
+            for key in 0..3 {
+                let index = section.find_or_add(&key, 0).unwrap();
+                section.entry_mut(index).claim = Some(claim());
+            }
+            assert_eq!(section.find_or_add(&7, 0), None);
+            let index = section.find(&1, 0).unwrap();
+            section.drop_if_unused(index);
+            assert_eq!(section.find(&1, 0), Some(index), "it is in use");
+            section.entry_mut(index).claim = None;
+            section.drop_if_unused(index);
+            assert_eq!(section.find_or_add(&7, 0), Some(index));
+            assert!(section.claim(&7, 0).is_none());
+        });
+    }
+
+    /// Adds and drops at random against a plain list.
+    #[test]
+    fn agrees_with_a_list() {
+        let mut seed = 88_172_645_463_325_252_u64;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let mut memory = Memory::new(4, 16, 0, 0);
+        let mut list: Vec<u16> = Vec::new();
+        let hash = |key: u16| u32::from(key) / 3;
+        for _ in 0..20_000 {
+            let key = random(40) as u16;
+            with(&mut memory, |section| match list.iter().position(|k| *k == key) {
+                Some(i) if random(2) == 0 => {
+                    list.remove(i);
+                    let index = section.find(&key, hash(key)).unwrap();
+                    section.entry_mut(index).claim = None;
+                    section.drop_if_unused(index);
+                }
+                found => match section.find_or_add(&key, hash(key)) {
+                    Some(index) => {
+                        section.entry_mut(index).claim = Some(claim());
+                        if found.is_none() {
+                            list.push(key);
+                        }
+                    }
+                    None => assert_eq!((list.len(), found), (16, None)),
+                },
+            });
+            with(&mut memory, |section| {
+                assert_eq!(section.entries_in_use(), list.len());
+                assert!((0..40).all(|k| section.find(&k, hash(k)).is_some() == list.contains(&k)));
+                let mut claimed: Vec<u16> = section.claims().map(|(k, _)| *k).collect();
+                let mut expected = list.clone();
+                claimed.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(claimed, expected);
+            });
+        }
+    }
+
+    #[test]
+    fn a_serial_is_never_used_twice() {
+        let mut memory = Memory::new(1, 1, 0, 0);
+        let serials: Vec<u64> = (0..3).map(|_| with(&mut memory, |section| section.new_serial())).collect();
+        assert_eq!(serials, [1, 2, 3]);
+    }
+
+    /// Two hashes of one slot share a counter: that costs a second look, no more.
+    #[test]
+    fn versions_count_by_slot() {
+        let mut memory = Memory::new(4, 1, 0, 0);
+        with(&mut memory, |section| {
+            section.bump(1);
+            section.bump(5);
+            assert_eq!([0, 1, 2, 5, 9].map(|hash| section.version(hash)), [0, 2, 0, 2, 2]);
+        });
+    }
+
+    #[test]
+    fn each_process_is_woken_once() {
+        let mut wakes = Wakes::with_capacity(2);
+        wakes.push(3);
+        wakes.push(5);
+        wakes.push(3);
+        assert_eq!(wakes.drain().collect::<Vec<_>>(), [3, 5]);
+        assert_eq!(wakes.drain().count(), 0);
     }
 }

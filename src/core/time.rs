@@ -53,3 +53,23 @@ pub struct At {
     /// another start are read against it.
     pub start: Time,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lease_time_follows_the_steady_clock_from_the_anchor() {
+        let anchor = Anchor { start: Time(1_000_000), steady: 500 };
+        assert_eq!(anchor.time(500), Time(1_000_000));
+        assert_eq!(anchor.time(750), Time(1_000_250));
+    }
+
+    #[test]
+    fn sums_stop_at_the_ends() {
+        assert_eq!(Time::NEVER.plus(1), Time::NEVER);
+        assert_eq!(Time::PAST.minus(1), Time::PAST);
+        assert_eq!(Time::NEVER.since(Time::PAST), i64::MAX);
+        assert_eq!(Time(5).since(Time(8)), -3);
+    }
+}

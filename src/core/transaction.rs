@@ -30,15 +30,7 @@ pub(crate) struct Chain<K, O, X> {
 
 impl<K: Id, O: Id, X> Chain<K, O, X> {
     fn stake(&self, change: &Change<O>) -> Stake<K> {
-        Stake {
-            key: self.key,
-            hash: self.hash,
-            serial: change.serial,
-            kind: change.kind,
-            deadline: change.deadline,
-            generation: change.generation,
-            floor: if change.lease.is_none() { change.issued } else { 0 },
-        }
+        change.stake(self.key, self.hash)
     }
 }
 
@@ -217,5 +209,265 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
 
     pub fn clear(&mut self) {
         *self = Transaction::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Kind, State};
+
+    const AT: At = At { now: Time(0), start: Time(0) };
+
+    fn lease(epoch: i64) -> Lease<char> {
+        let (granted_at, expires_at) = (Time(0), Time(epoch * 100));
+        let state = State::Held;
+        Lease {
+            state,
+            epoch,
+            owner: Some('A'),
+            ttl: 1,
+            granted_at,
+            renewed_at: granted_at,
+            expires_at,
+            clock_base: Time(0),
+        }
+    }
+
+    /// A change is known by its epoch, also as serial and deadline.
+    fn change(n: i64) -> Change<char> {
+        let deadline = Time(n * 100);
+        Change { lease: Some(lease(n)), kind: Kind::Transition, deadline, serial: n as u64, generation: 0, issued: n }
+    }
+
+    fn guard(slot: u32) -> Guard<char, char> {
+        Guard { key: 'k', hash: 0, owner: 'A', epoch: 1, slot, own: None }
+    }
+
+    type Changes = Transaction<char, char, ()>;
+
+    fn record(changes: &mut Changes, level: u32, key: char, n: i64) {
+        changes.record(level, key, key as u32, Some(lease(n - 1)), change(n), ());
+    }
+
+    /// Key, base and latest change of each key, in order.
+    fn pending(changes: &Changes) -> Vec<(char, i64, i64)> {
+        changes.changes().map(|(k, base, top)| (*k, base.unwrap().epoch, top.change.issued)).collect()
+    }
+
+    /// What a rollback tells: keys with serials and what they go back to (0: nothing), then guards.
+    fn roll_back(changes: &mut Changes, level: u32) -> (Vec<(char, u64, i64)>, Vec<u32>) {
+        let (mut claims, mut guards) = (Vec::new(), Vec::new());
+        let told = |stake: Stake<char>, restore| {
+            let to = match restore {
+                Restore::Change { deadline, .. } => deadline.0 / 100,
+                Restore::Nothing { .. } => 0,
+            };
+            claims.push((stake.key, stake.serial, to));
+        };
+        changes.roll_back(level, AT, told, |g| guards.push(g.slot));
+        (claims, guards)
+    }
+
+    #[test]
+    fn the_first_base_and_the_last_change_of_a_key_count() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 1);
+        record(&mut changes, 1, 'b', 2);
+        record(&mut changes, 1, 'a', 3);
+        assert_eq!(pending(&changes), [('a', 0, 3), ('b', 1, 2)]);
+        assert_eq!(changes.pending(&'a').unwrap().change.issued, 3);
+        assert!(changes.pending(&'c').is_none());
+        assert_eq!((changes.len(), changes.is_empty()), (2, false));
+        let stakes: Vec<_> = changes.stakes().map(|s| (s.key, s.hash, s.serial, s.deadline)).collect();
+        assert_eq!(stakes, [('a', 'a' as u32, 3, Time(300)), ('b', 'b' as u32, 2, Time(200))]);
+    }
+
+    /// Rule 7: each level goes back to what was there before it.
+    #[test]
+    fn a_rollback_uncovers_the_outer_change() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 1);
+        record(&mut changes, 2, 'a', 2);
+        record(&mut changes, 2, 'b', 3);
+        record(&mut changes, 3, 'a', 4);
+        assert_eq!(roll_back(&mut changes, 3).0, [('a', 4, 2)]);
+        assert_eq!(pending(&changes), [('a', 0, 2), ('b', 2, 3)]);
+        assert_eq!(roll_back(&mut changes, 2).0, [('b', 3, 0), ('a', 2, 1)]);
+        assert_eq!(pending(&changes), [('a', 0, 1)]);
+    }
+
+    #[test]
+    fn a_rollback_takes_inner_levels_along() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 1);
+        record(&mut changes, 2, 'a', 2);
+        record(&mut changes, 3, 'a', 3);
+        assert_eq!(roll_back(&mut changes, 2).0, [('a', 3, 2), ('a', 2, 1)]);
+        assert_eq!(pending(&changes), [('a', 0, 1)]);
+    }
+
+    #[test]
+    fn a_rollback_to_a_level_that_changed_nothing_tells_nothing() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 1);
+        assert_eq!(roll_back(&mut changes, 2), (vec![], vec![]));
+        assert_eq!(pending(&changes), [('a', 0, 1)]);
+    }
+
+    /// After its only change was rolled back, a key starts anew with the row read then.
+    #[test]
+    fn a_key_can_come_again_after_a_rollback() {
+        let mut changes = Changes::default();
+        record(&mut changes, 2, 'a', 1);
+        record(&mut changes, 2, 'b', 2);
+        assert_eq!(roll_back(&mut changes, 2).0, [('b', 2, 0), ('a', 1, 0)]);
+        assert!(changes.is_empty());
+        assert_eq!(changes.len(), 0);
+        record(&mut changes, 1, 'b', 5);
+        record(&mut changes, 1, 'a', 6);
+        assert_eq!(pending(&changes), [('b', 4, 5), ('a', 5, 6)]);
+    }
+
+    /// A key that is rolled back in the middle leaves the others' places alone.
+    #[test]
+    fn a_rollback_keeps_keys_of_outer_levels() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 1);
+        record(&mut changes, 2, 'b', 2);
+        changes.release(2);
+        record(&mut changes, 2, 'c', 3);
+        record(&mut changes, 2, 'b', 4);
+        assert_eq!(roll_back(&mut changes, 2).0, [('b', 4, 2), ('c', 3, 0)]);
+        record(&mut changes, 1, 'd', 5);
+        assert_eq!(pending(&changes), [('a', 0, 1), ('b', 1, 2), ('d', 4, 5)]);
+    }
+
+    #[test]
+    fn a_release_merges_into_the_outer_level() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 1);
+        record(&mut changes, 2, 'a', 2);
+        record(&mut changes, 2, 'b', 3);
+        changes.release(2);
+        assert_eq!(pending(&changes), [('a', 0, 2), ('b', 2, 3)]);
+        // one change per level: the next one replaces it
+        record(&mut changes, 1, 'a', 4);
+        assert_eq!(roll_back(&mut changes, 2).0, []);
+        assert_eq!(pending(&changes), [('a', 0, 4), ('b', 2, 3)]);
+    }
+
+    /// With nothing pending any more, the committed row tells from when on the key can be had.
+    #[test]
+    fn a_rollback_tells_the_end_of_the_committed_lease() {
+        let mut changes = Changes::default();
+        record(&mut changes, 2, 'a', 4);
+        record(&mut changes, 2, 'a', 5);
+        let told = |_, restore| assert_eq!(restore, Restore::Nothing { acquirable_from: Time(300) });
+        changes.roll_back(2, AT, told, |_| ());
+    }
+
+    #[test]
+    fn what_was_released_goes_with_the_outer_savepoint() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 1);
+        record(&mut changes, 3, 'a', 2);
+        changes.release(3);
+        assert_eq!(roll_back(&mut changes, 3).0, []);
+        assert_eq!(roll_back(&mut changes, 2).0, [('a', 2, 1)]);
+    }
+
+    #[test]
+    fn guards_follow_their_savepoints() {
+        let mut changes = Changes::default();
+        changes.add_guard(1, guard(1));
+        changes.add_guard(2, guard(2));
+        changes.add_guard(3, guard(3));
+        changes.release(3);
+        changes.add_guard(3, guard(4));
+        assert_eq!(roll_back(&mut changes, 3).1, [4]);
+        assert_eq!(changes.guards().map(|g| g.slot).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(roll_back(&mut changes, 2).1, [3, 2]);
+        assert!(!changes.is_empty());
+        assert_eq!(roll_back(&mut changes, 1).1, [1]);
+        assert!(changes.is_empty());
+    }
+
+    /// Rule 11: from when on a key can be had, by what is committed now.
+    #[test]
+    fn outcomes_tell_from_when_a_key_can_be_had() {
+        let mut changes = Changes::default();
+        record(&mut changes, 1, 'a', 2);
+        let mut freed = change(3);
+        freed.lease = Some(Lease { state: State::Free, owner: None, ..lease(3) });
+        changes.record(1, 'b', 0, None, freed, ());
+        let mut purged = change(4);
+        purged.lease = None;
+        changes.record(1, 'c', 0, Some(lease(3)), purged, ());
+        let from = |committed| changes.outcomes(committed, AT).map(|(s, from)| (s.key, from)).collect::<Vec<_>>();
+        assert_eq!(from(true), [('a', Time(200)), ('b', Time::PAST), ('c', Time::PAST)]);
+        assert_eq!(from(false), [('a', Time(100)), ('b', Time::PAST), ('c', Time(300))]);
+    }
+
+    /// Against a plain copy of everything at each savepoint.
+    #[test]
+    fn agrees_with_copies() {
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        for _ in 0..2000 {
+            let mut changes = Changes::default();
+            let mut copies: Vec<Vec<(char, i64)>> = vec![Vec::new()];
+            for n in 1..40 {
+                match random(8) {
+                    0 => copies.push(copies.last().unwrap().clone()),
+                    1 if copies.len() > 1 => {
+                        let level = copies.len() as u32;
+                        let top = copies.pop().unwrap();
+                        *copies.last_mut().unwrap() = top;
+                        changes.release(level);
+                    }
+                    2 if copies.len() > 1 => {
+                        let level = copies.len() as u32;
+                        let undone = copies.pop().unwrap();
+                        let back = copies.last().unwrap();
+                        let mut ended = Vec::new();
+                        changes.roll_back(
+                            level,
+                            AT,
+                            |stake, restore| {
+                                if let Restore::Nothing { .. } = restore {
+                                    ended.push(stake.key);
+                                }
+                            },
+                            |_| (),
+                        );
+                        // exactly the keys that have nothing pending any more give their claims back
+                        let mut expected: Vec<char> = undone.iter().map(|(k, _)| *k).collect();
+                        expected.retain(|k| !back.iter().any(|(b, _)| b == k));
+                        expected.sort_unstable();
+                        ended.sort_unstable();
+                        assert_eq!(ended, expected);
+                    }
+                    _ => {
+                        let key = char::from(b'a' + random(4) as u8);
+                        record(&mut changes, copies.len() as u32, key, n);
+                        let copy = copies.last_mut().unwrap();
+                        copy.retain(|(k, _)| *k != key);
+                        copy.push((key, n));
+                    }
+                }
+                let mut now: Vec<(char, i64)> = changes.changes().map(|(k, _, top)| (*k, top.change.issued)).collect();
+                let mut expected = copies.last().unwrap().clone();
+                now.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(now, expected);
+                assert_eq!(changes.len(), expected.len());
+            }
+        }
     }
 }

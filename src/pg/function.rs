@@ -39,6 +39,12 @@ impl<'a> Call<'a> {
         (!argument.isnull).then_some(argument.value)
     }
 
+    /// Of a procedure: whether it may not commit.
+    pub fn is_atomic(&self) -> bool {
+        // SAFETY: PostgreSQL passes a valid call.
+        unsafe { sys::pgl_is_atomic(self.fcinfo) }
+    }
+
     pub fn text(&self, i: usize) -> Result<Option<&'a [u8]>> {
         // SAFETY: declared as text.
         self.argument(i).map(|datum| unsafe { text(datum) }).transpose()

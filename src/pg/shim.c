@@ -1063,6 +1063,21 @@ pgl_uses_transaction_snapshot(void)
 }
 
 bool
+pgl_is_atomic(FunctionCallInfo fcinfo)
+{
+	return fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
+		castNode(CallContext, fcinfo->context)->atomic;
+}
+
+void
+pgl_commit_and_begin(void)
+{
+	SPI_connect_ext(SPI_OPT_NONATOMIC);
+	SPI_commit();
+	SPI_finish();
+}
+
+bool
 pgl_synchronous_commit_off(void)
 {
 	return synchronous_commit == SYNCHRONOUS_COMMIT_OFF;

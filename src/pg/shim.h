@@ -255,7 +255,12 @@ extern bool pgl_tx_running(const PglTx *tx);
 extern int	pgl_pid(uint32 proc);
 extern uint32 pgl_my_proc(void);
 
+/* REPEATABLE READ or SERIALIZABLE */
 extern bool pgl_uses_transaction_snapshot(void);
+/* As CALL says it: false where the procedure may commit */
+extern bool pgl_is_atomic(FunctionCallInfo fcinfo);
+/* raises */
+extern void pgl_commit_and_begin(void);
 extern bool pgl_synchronous_commit_off(void);
 /* raises */
 extern void pgl_synchronous_commit_local(void);

@@ -78,9 +78,27 @@ pub fn uses_transaction_snapshot() -> bool {
     unsafe { sys::pgl_uses_transaction_snapshot() }
 }
 
+/// The transaction has taken a snapshot. Any statement does; a procedure that has just committed has none.
+pub fn has_snapshot() -> bool {
+    // SAFETY: PostgreSQL's processes have one thread.
+    unsafe { sys::FirstSnapshotSet }
+}
+
+/// COMMIT, inside a procedure that may. The new transaction has no snapshot.
+pub fn commit_and_begin() -> Result<()> {
+    // SAFETY: PostgreSQL's own way for procedures; raises where it is not allowed, and when the commit fails.
+    call(|| unsafe { sys::pgl_commit_and_begin() })
+}
+
 pub fn is_read_only() -> bool {
     // SAFETY: PostgreSQL's processes have one thread.
     unsafe { sys::XactReadOnly }
+}
+
+/// Whether the transaction, savepoints included, has written anything.
+pub fn has_written() -> bool {
+    // SAFETY: reads the transaction state. A savepoint gets an id only after the transaction has one; 0 is none.
+    unsafe { sys::GetTopTransactionIdIfAny() }.into_inner() != 0
 }
 
 pub fn in_recovery() -> bool {

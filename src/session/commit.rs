@@ -4,11 +4,10 @@
 
 use lease_core::{CommitStep, Failure, Lease, Name, State};
 
-use super::wait::Sleeper;
+use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
 use crate::pg::{Error, Result, test_point, xact};
-use crate::shared::Counter;
-use crate::shared::{self, Key};
+use crate::shared::{Counter, Key};
 use crate::store::{self, Outcome, Writer};
 use pending::Extra;
 
@@ -22,22 +21,23 @@ pub struct Write {
 
 /// Registered with PostgreSQL as the last thing that a transaction does before it becomes durable.
 pub fn pre_commit() -> Result<()> {
-    if !pending::has_any() {
+    if !pending::matters() {
         return Ok(());
     }
     pending::set_committing();
-    let done = store::write(|table| {
+    let commit = |table: &mut Writer<'_>| {
         if pending::must_flush() {
             xact::force_local_flush()?;
         }
         test_point!("before-seal")?;
-        seal()?;
+        seal(table)?;
         test_point!("sealed")?;
         for write in pending::writes() {
             write_row(table, &write)?;
         }
         test_point!("written")
-    });
+    };
+    let done = if pending::has_changes() { store::write(commit) } else { store::look(commit) };
     if let Err(Error::Own(_)) = done {
         Counter::CommitRefusals.add(1);
     }
@@ -57,13 +57,12 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
     table.write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)
 }
 
-fn seal() -> Result<()> {
+fn seal(table: &mut Writer<'_>) -> Result<()> {
     let mut commit = pending::commit();
-    let blocked_on = Key::default();
-    let mut sleeper = Sleeper::new(&blocked_on, None);
+    let mut sleeper = Sleeper::new(Purpose::Commit);
     loop {
         match commit.next() {
-            CommitStep::Seal => shared::section(|section| commit.seal(section)),
+            CommitStep::Seal => sleeper.look(|section| commit.seal(section)),
             CommitStep::Sleep { until } => {
                 sleeper.sleep(until, None)?;
                 commit.awake();
@@ -71,8 +70,8 @@ fn seal() -> Result<()> {
             CommitStep::Check(key) => {
                 test_point!("check")?;
                 // a renewal by another session may be committing at this moment: it must not hide the row
-                let found = store::find_at_once(&key.name)?;
-                commit.checked(found.row.map(|row| row.lease).as_ref());
+                let row = table.find(&key.name)?;
+                commit.checked(row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,
             CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::give_way(&key) => {
@@ -83,6 +82,7 @@ fn seal() -> Result<()> {
             CommitStep::Failed(Failure::Guard(key, status)) => return Err(fail::guard(&key, status)),
         }
     }
+    sleeper.done();
     pending::done_waiting();
     Ok(())
 }

@@ -31,6 +31,15 @@ pub fn parallel(function: &str) -> Error {
     Report::new(sqlstate::FEATURE_NOT_SUPPORTED, message).into()
 }
 
+/// As PostgreSQL says it of VACUUM and the like, with the SQLSTATE of a COMMIT where none may be.
+pub fn in_transaction_block(function: &str) -> Error {
+    let message = format!("{function} cannot run inside a transaction block");
+    Report::new(sqlstate::INVALID_TRANSACTION_TERMINATION, message)
+        .detail("It commits before it waits.")
+        .hint("Call it on its own, or from a procedure or DO block that may COMMIT.")
+        .into()
+}
+
 pub fn committing(function: &str) -> Error {
     let message = format!("cannot execute {function} in a transaction that is committing");
     Report::new(sqlstate::FEATURE_NOT_SUPPORTED, message).into()
@@ -146,19 +155,23 @@ pub fn statement_timeout() -> Error {
     Report::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout").into()
 }
 
-pub fn lock_timeout(key: &Key) -> Error {
-    Report::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
-        .detail(format!("It waited for the lease of key \"{}\".", key_text(key)))
-        .into()
+/// `key`: what was waited for, if still known.
+pub fn lock_timeout(key: Option<&Key>) -> Error {
+    let report = Report::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout");
+    match key {
+        Some(key) => report.detail(format!("It waited for the lease of key \"{}\".", key_text(key))),
+        None => report,
+    }
+    .into()
 }
 
-pub fn deadlock(key: &Key) -> Error {
+pub fn deadlock(key: Option<&Key>) -> Error {
+    let key = key.map_or_else(String::new, |key| format!(" of key \"{}\"", key_text(key)));
     Report::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
         .detail(format!(
-            "Process {} waits for the lease of key \"{}\", which is being changed by a transaction that waits, directly or \
-             through others, for this one.",
+            "Process {} waits for the lease{key}, which is being changed by a transaction that waits, directly or through \
+             others, for this one.",
             proc::pid(proc::my_number()),
-            key_text(key)
         ))
         .hint("Acquire several keys in one order everywhere.")
         .into()

@@ -2,7 +2,7 @@
 
 use lease_core::{GuardAnswer, Guarding, Name, Next, State, Status, Time, holds};
 
-use super::operate::may_change;
+use super::operate::may_take_part;
 use super::{fail, pending};
 use crate::pg::{Result, proc, xact};
 use crate::shared::{self, Key};
@@ -13,10 +13,14 @@ const FUNCTION: &str = "lease.guard()";
 /// When the lease ends. An error unless that owner holds the key with that epoch now.
 pub fn guard(name: Name, owner: Name, epoch: i64) -> Result<Time> {
     let key = Key { database: proc::database(), name };
-    let (status, expires_at) = if xact::in_recovery() || xact::is_read_only() {
+    let (status, expires_at) = if xact::in_recovery() {
         look(&key, owner, epoch)?
     } else {
-        may_change(FUNCTION)?;
+        may_take_part(FUNCTION)?;
+        // read-only may be so only for now: in a savepoint, or by a function's setting
+        if !xact::is_read_only() {
+            pending::set_guarded_for_writing();
+        }
         promise(&key, owner, epoch)?
     };
     match status {
@@ -25,20 +29,11 @@ pub fn guard(name: Name, owner: Name, epoch: i64) -> Result<Time> {
     }
 }
 
-/// Where nothing is written there is nothing to protect at the commit: judged now, and that is all.
+/// On a standby nothing is written that would have to be protected at the commit: judged now, and that is all.
 fn look(key: &Key, owner: Name, epoch: i64) -> Result<(Status, Time)> {
-    let hash = shared::hash(key);
-    let pending = pending::change_of(key);
-    let found = store::find_at_once(&key.name)?.row.map(|row| row.lease);
-    in_one_term(key, owner, epoch, found.as_ref())?;
-    let (at, broken) = shared::section(|section| {
-        let me = proc::me();
-        (section.at, pending.is_some_and(|change| !section.owns(me, key, hash, change.serial)))
-    });
-    if broken {
-        return Err(fail::broken(key));
-    }
-    let lease = pending.map_or(found, |change| change.lease);
+    let lease = store::find_at_once(&key.name)?.row.map(|row| row.lease);
+    in_one_term(key, owner, epoch, lease.as_ref())?;
+    let at = shared::at();
     Ok((holds(lease.as_ref(), owner, epoch, at), lease.map_or(Time::PAST, |lease| lease.expiry(at))))
 }
 

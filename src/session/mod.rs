@@ -28,16 +28,16 @@ mod wait;
 
 use lease_core::{Answer, At, Name, Refusal, Request, Status, Time, Wait};
 
-use crate::pg::{Result, proc, role};
+use crate::pg::{Result, proc, role, xact};
 use crate::shared::Counter;
 use crate::shared::{self, Key, databases};
 use crate::store::{Edit, floor};
-use operate::{Change, operate, operate_on};
+use operate::{Change, may_change, operate, operate_on};
 
 pub use guard::{Fenced, guard, may_write};
 pub use lapse::{Fate, lapse};
 pub use pending::register;
-pub use report::{claims, clock, inspect, leases};
+pub use report::{WaitsFor, claims, clock, inspect, leases, waiters};
 pub use tally::{reset_stats, stats, sweepers};
 
 /// How long an acquire that was not asked to wait waits for a commit that is already under way, in microseconds.
@@ -70,11 +70,31 @@ pub struct Grant {
 
 /// `None`: not acquirable (only without a wait).
 pub fn acquire(asked: Acquire) -> Result<Option<Grant>> {
+    acquire_in("lease.acquire()", asked)
+}
+
+/// Acquires with a wait that holds no snapshot: commits, and waits at the start of a new transaction.
+///
+/// The other way to let go of the snapshot, to pop it and stay in the transaction, would keep a transaction id or locks that
+/// the caller has, which hold VACUUM back or deadlock as well, and under REPEATABLE READ the snapshot itself.
+///
+/// `atomic`: the caller's transaction cannot be committed here.
+pub fn wait_acquire(asked: Acquire, atomic: bool) -> Result<Option<Grant>> {
+    let function = "lease.wait_acquire()";
+    may_change(function)?;
+    if atomic {
+        return Err(fail::in_transaction_block(function));
+    }
+    xact::commit_and_begin()?;
+    acquire_in(function, asked)
+}
+
+fn acquire_in(function: &'static str, asked: Acquire) -> Result<Option<Grant>> {
     let Acquire { key, owner, ttl, wait, payload } = asked;
     let now = shared::at().now;
     check_ttl(now, ttl)?;
     let change = Change {
-        function: "lease.acquire()",
+        function,
         key,
         request: Request::Acquire { owner, ttl },
         wait: if wait.is_some() { Wait::Queue } else { Wait::Brief(now.plus(COMMIT_PATIENCE)) },

@@ -1,8 +1,8 @@
 //! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
 
-use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Request, Wait};
+use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Request, Restore, Time, Wait};
 
-use super::wait::Sleeper;
+use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
 use crate::pg::{Result, proc, xact};
 use crate::shared::Counter;
@@ -17,7 +17,7 @@ pub struct Change {
     pub request: Request<Name>,
     pub wait: Wait,
     /// Until when to stand in the queue, and how long that is in microseconds.
-    pub give_up: Option<(lease_core::Time, i64)>,
+    pub give_up: Option<(Time, i64)>,
     pub granted_to: Edit<Box<[u8]>>,
     pub payload: Edit<Box<[u8]>>,
 }
@@ -44,23 +44,29 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     may_change(change.function)?;
     let key = Key { database: proc::database(), name: change.key };
     let me = proc::me();
-    pending::begin(me, &key)?;
+    pending::begin(me);
 
     let ask = Ask { me, key, hash: shared::hash(&key), request: change.request, wait: change.wait };
     let mut operation = Operation::new(ask, pending::change_of(&key));
-    let mut sleeper = Sleeper::new(&key, change.give_up);
+    let purpose = match change.give_up {
+        Some((give_up, wait)) => Purpose::Acquire { key: &key, give_up, wait },
+        None => Purpose::Change { key: &key },
+    };
+    let mut sleeper = Sleeper::new(purpose);
     let mut base: Option<Lease<Name>> = None;
     let answer = loop {
         match operation.next() {
             Next::Sample => operation.sampled(shared::version(ask.hash)),
             Next::Read => {
                 let found = store::find(&change.key)?;
-                let in_snapshot =
-                    !xact::uses_transaction_snapshot() || store::snapshot_agrees(&change.key, found.row.as_ref())?;
+                // a snapshot taken later shows what is read now, or the claim will have been in the way
+                let in_snapshot = !xact::uses_transaction_snapshot()
+                    || !xact::has_snapshot()
+                    || store::snapshot_agrees(&change.key, found.row.as_ref())?;
                 base = found.row.map(|row| row.lease);
                 operation.read(base, found.floor, in_snapshot);
             }
-            Next::Decide => shared::section(|section| decide(section, &mut operation)),
+            Next::Decide => sleeper.look(|section| decide(section, &mut operation)),
             Next::Sleep { until } => {
                 sleeper.sleep(until, base.as_ref())?;
                 operation.awake();
@@ -68,8 +74,15 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
             Next::Done => break operation.answer().expect("done"),
         }
     };
+    sleeper.done();
     pending::done_waiting();
     if let Answer::Granted(granted) = answer {
+        if let Err(error) = pending::room_for(&key) {
+            let acquirable_from = base.map_or(Time::PAST, |lease| lease.acquirable_from(shared::at()));
+            let stake = granted.stake(key, ask.hash);
+            shared::section(|section| section.roll_back(me, &stake, Restore::Nothing { acquirable_from }));
+            return Err(error);
+        }
         pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
     }
     Ok((answer, base))
@@ -90,7 +103,14 @@ pub fn may_change(function: &str) -> Result<()> {
         Err(fail::in_recovery(function))
     } else if xact::is_read_only() {
         Err(fail::read_only(function))
-    } else if xact::is_parallel() {
+    } else {
+        may_take_part(function)
+    }
+}
+
+/// Whether the commit is still to come, and will be this process's.
+pub fn may_take_part(function: &str) -> Result<()> {
+    if xact::is_parallel() {
         Err(fail::parallel(function))
     } else if pending::is_committing() {
         Err(fail::committing(function))

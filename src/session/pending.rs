@@ -30,6 +30,8 @@ struct State {
     waiting: bool,
     /// Pre-commit has begun.
     committing: bool,
+    /// It has a guard that was asked for where it may write.
+    guarded_for_writing: bool,
     changes: Transaction<Key, Name, Extra>,
     /// Lapses that are left for later after all: their keys' claims or rows are somebody else's for now.
     skipped: HashSet<Key>,
@@ -58,16 +60,18 @@ pub fn register() -> Result<()> {
     })
 }
 
-/// An operation on `key` begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
-pub fn begin(me: Tx, key: &Key) -> Result<()> {
+/// An operation begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
+pub fn begin(me: Tx) {
     with(|state| {
-        if state.changes.places() >= most() && state.changes.pending(key).is_none() {
-            return Err(fail::too_many(most()));
-        }
         state.me = Some(me);
         state.waiting = true;
-        Ok(())
-    })
+    });
+}
+
+/// An error if one more change, of `key`, would be more than one session may have.
+pub fn room_for(key: &Key) -> Result<()> {
+    let full = with(|state| state.changes.places() >= most() && state.changes.pending(key).is_none());
+    if full { Err(fail::too_many(most())) } else { Ok(()) }
 }
 
 /// How many keys one session may change or guard at once, so that none can keep all others out.
@@ -84,6 +88,20 @@ pub fn begin_guard(me: Tx, key: &Key, owner: Name, epoch: i64) -> Result<Option<
         }
         state.me = Some(me);
         Ok(place)
+    })
+}
+
+pub fn set_guarded_for_writing() {
+    with(|state| state.guarded_for_writing = true);
+}
+
+/// Whether there is anything for the commit to do. Guards of a transaction that was read-only throughout, and has written
+/// nothing, were judged at their calls.
+pub fn matters() -> bool {
+    with(|state| {
+        let only_looked = !state.guarded_for_writing && state.changes.changes().next().is_none();
+        let looked = only_looked && xact::is_read_only() && !xact::has_written();
+        !looked && !state.changes.is_empty()
     })
 }
 
@@ -166,6 +184,10 @@ pub fn give_way(key: &Key) -> bool {
 /// What the last commit left out.
 pub fn take_skipped() -> HashSet<Key> {
     SKIPPED.take()
+}
+
+pub fn has_changes() -> bool {
+    with(|state| state.changes.changes().next().is_some())
 }
 
 pub fn is_committing() -> bool {

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use lease_core::{At, Claim, Kind, Lease, Name, State, Time};
+use lease_core::{At, Blocker, Claim, Kind, Lease, List, Name, State, Time, Waiter};
 
 use super::pending::{self, Extra};
 use crate::pg::{Result, clock as steady, interrupt, proc};
-use crate::shared::{self, Key, MAX_CLAIMS};
+use crate::shared::{self, Key, MAX_CLAIMS, Want};
 use crate::store::{self, Row};
 
 pub struct Inspection {
@@ -195,6 +195,59 @@ pub fn claims() -> Result<Vec<ClaimRow>> {
         sealed: claim.sealed,
     };
     Ok(this_database().into_iter().filter(|(_, claim)| proc::running(claim.tx)).map(row).collect())
+}
+
+pub struct WaiterRow {
+    pub key: Name,
+    pub pid: i32,
+    pub owner: Option<Name>,
+    /// In the queue, from 1; who does not wait for the lease itself has none.
+    pub position: Option<i32>,
+    pub since: Time,
+    pub deadline: Option<Time>,
+    pub waits_for: WaitsFor,
+    pub blocker: Option<i32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitsFor {
+    Lease,
+    UncommittedChange,
+    Commit,
+    Guard,
+}
+
+/// Who waits for this database's keys, in the order of each key's queue.
+pub fn waiters() -> Vec<WaiterRow> {
+    let database = proc::database();
+    // room before the section: nothing is allocated in it
+    let mut waiters = Vec::with_capacity(proc::capacity());
+    shared::section(|section| {
+        let here = section.waiters().filter(|(_, key, _)| key.database == database);
+        waiters.extend(here.map(|(waiter, key, place)| {
+            let want = shared::want(section, waiter.tx.proc);
+            (key.name, *waiter, place, want, section.blocker(waiter))
+        }));
+    });
+    let row = |(key, waiter, place, want, blocker): (Name, Waiter<Name>, u32, Want, Blocker)| {
+        let (waits_for, blocker) = match blocker {
+            Blocker::Lease => (WaitsFor::Lease, None),
+            Blocker::Change(tx) => (WaitsFor::UncommittedChange, Some(tx)),
+            Blocker::Commit(tx) => (WaitsFor::Commit, Some(tx)),
+            Blocker::Guard(tx) => (WaitsFor::Guard, Some(tx)),
+        };
+        WaiterRow {
+            key,
+            pid: proc::pid(waiter.tx.proc),
+            owner: waiter.owner,
+            position: (waiter.list == List::Queue).then_some(place as i32),
+            since: want.since,
+            deadline: want.deadline,
+            waits_for,
+            blocker: blocker.map(|tx| proc::pid(tx.proc)).filter(|pid| *pid != 0),
+        }
+    };
+    waiters.into_iter().map(row).collect()
 }
 
 fn this_database() -> Vec<(Name, Claim<Name>)> {

@@ -8,42 +8,104 @@ use lease_core::{Lease, Name, Time};
 use super::fail;
 use crate::pg::condvar::{Sleep, WaitEvent};
 use crate::pg::{Result, clock, proc, xact};
-use crate::shared::{self, Key};
-
-static WAIT_EVENT: WaitEvent = WaitEvent::new(c"LeaseWait");
+use crate::shared::{self, Counter, Key, Section, Want};
 
 /// The longest sleep, in microseconds. Wake-ups are not lost; should one be, this is what it costs.
 const SAFETY_TICK: i64 = 1_000_000;
 
+/// What a process waits for.
+#[derive(Clone, Copy)]
+pub enum Purpose<'a> {
+    /// The lease of a key, in its queue. Gives up at that instant, after that many microseconds.
+    Acquire { key: &'a Key, give_up: Time, wait: i64 },
+    /// The end of another transaction's change of a key.
+    Change { key: &'a Key },
+    /// What keeps this transaction from committing.
+    Commit,
+}
+
+impl Purpose<'_> {
+    fn event(&self) -> &'static WaitEvent {
+        static ACQUIRE: WaitEvent = WaitEvent::new(c"LeaseAcquire");
+        static CHANGE: WaitEvent = WaitEvent::new(c"LeaseChange");
+        static COMMIT: WaitEvent = WaitEvent::new(c"LeaseCommit");
+        match self {
+            Purpose::Acquire { .. } => &ACQUIRE,
+            Purpose::Change { .. } => &CHANGE,
+            Purpose::Commit => &COMMIT,
+        }
+    }
+
+    fn give_up(&self) -> Time {
+        match self {
+            Purpose::Acquire { give_up, .. } => *give_up,
+            Purpose::Change { .. } | Purpose::Commit => Time::NEVER,
+        }
+    }
+}
+
+/// A process on its way through a wait, if it comes to one.
 pub struct Sleeper<'a> {
-    key: &'a Key,
-    /// When to give the wait up, and how long it was to be.
-    give_up: Option<(Time, i64)>,
+    purpose: Purpose<'a>,
     /// Present from the first wait on: whoever wakes us from then on is heard.
     sleep: Option<Sleep<'static>>,
-    /// On the steady clock, in microseconds.
+    /// On the steady clock, in microseconds, like the next.
     began: i64,
     deadlock_check: i64,
+    /// The last sleep ended for no reason that is known of.
+    ticked: bool,
 }
 
 impl<'a> Sleeper<'a> {
-    pub fn new(key: &'a Key, give_up: Option<(Time, i64)>) -> Sleeper<'a> {
-        Sleeper { key, give_up, sleep: None, began: 0, deadlock_check: 0 }
+    pub fn new(purpose: Purpose<'a>) -> Sleeper<'a> {
+        let deadline = Some(purpose.give_up()).filter(|end| *end != Time::NEVER);
+        let since = match purpose {
+            Purpose::Acquire { give_up, wait, .. } => give_up.minus(wait),
+            Purpose::Change { .. } | Purpose::Commit => shared::at().now,
+        };
+        shared::announce(Want { since, deadline });
+        Sleeper { purpose, sleep: None, began: 0, deadlock_check: 0, ticked: false }
+    }
+
+    /// A section in which to see how things stand.
+    pub fn look<R>(&mut self, f: impl FnOnce(&mut Section<'_>) -> R) -> R {
+        let (result, look) = shared::look(f);
+        self.ticked &= !look.was_told;
+        if look.wakes_others {
+            self.acts();
+        }
+        result
+    }
+
+    /// The wait is over, or there was none.
+    pub fn done(mut self) {
+        self.acts();
+    }
+
+    /// There was something to do: nobody but the safety tick had told.
+    fn acts(&mut self) {
+        if std::mem::take(&mut self.ticked) {
+            Counter::SafetyTicksThatHelped.add(1);
+        }
     }
 
     /// Sleeps once, at most until `until`; the caller looks again. `lease` is what it saw last, for the message.
     pub fn sleep(&mut self, until: Time, lease: Option<&Lease<Name>>) -> Result<()> {
+        self.ticked = false;
         let now = shared::at().now;
-        if let Some((end, wait)) = self.give_up.filter(|(end, _)| *end <= now) {
-            debug_assert!(end <= now);
-            return Err(fail::timeout(self.key, wait, lease));
+        let give_up = self.purpose.give_up();
+        if let Purpose::Acquire { key, wait, .. } = self.purpose
+            && give_up <= now
+        {
+            Counter::Timeouts.add(1);
+            return Err(fail::timeout(key, wait, lease));
         }
         let Some(sleep) = &self.sleep else {
             // what happened until now may have gone unheard: look once more before sleeping
             self.sleep = Some(shared::sleeper().prepare());
             self.began = clock::boottime_micros();
             self.deadlock_check = self.began + xact::deadlock_timeout_ms() * 1000;
-            xact::release_catalog_snapshot();
+            Counter::Waits.add(1);
             return Ok(());
         };
 
@@ -52,30 +114,46 @@ impl<'a> Sleeper<'a> {
             0 => i64::MAX,
             ms => self.began + ms * 1000,
         };
-        let mut left = until.since(now).min(SAFETY_TICK).min(self.deadlock_check - steady).min(lock_timeout - steady);
-        if let Some((end, _)) = self.give_up {
-            left = left.min(end.since(now));
-        }
+        let mut left = until.min(give_up).since(now).min(self.deadlock_check - steady).min(lock_timeout - steady);
         if let Some(ms) = xact::statement_timeout_left() {
             left = left.min(ms * 1000);
         }
+        // a look at the table may have taken one
+        xact::release_catalog_snapshot();
         // round up: a timer that fires early would only look in vain
-        sleep.timed((left + 999).max(1000) / 1000, &WAIT_EVENT)?;
+        let milliseconds = (left.min(SAFETY_TICK) + 999).max(1000) / 1000;
+        let timed_out =
+            sleep.timed(milliseconds, self.purpose.event()).inspect_err(|_| Counter::CancelledWaits.add(1))?;
 
         if xact::statement_timeout_left().is_some_and(|ms| ms <= 0) {
+            Counter::CancelledWaits.add(1);
             return Err(fail::statement_timeout());
         }
         let steady = clock::boottime_micros();
         if steady >= lock_timeout {
-            return Err(fail::lock_timeout(self.key));
+            Counter::CancelledWaits.add(1);
+            return Err(fail::lock_timeout(self.key().as_ref()));
         }
         if steady >= self.deadlock_check {
-            let me = proc::me();
-            if shared::section(|section| section.breaks_deadlock(me)) {
-                return Err(fail::deadlock(self.key));
+            let key = self.key();
+            if shared::section(|section| section.breaks_deadlock(proc::me())) {
+                Counter::Deadlocks.add(1);
+                return Err(fail::deadlock(key.as_ref()));
             }
-            self.deadlock_check = steady + xact::deadlock_timeout_ms() * 1000;
+            // a ring is closed by whoever begins to wait last; again for one that was just looking
+            self.deadlock_check = steady + SAFETY_TICK;
         }
+        if timed_out && left > SAFETY_TICK {
+            Counter::SafetyTicks.add(1);
+        }
+        self.ticked = timed_out && shared::at().now < until.min(give_up);
         Ok(())
+    }
+
+    fn key(&self) -> Option<Key> {
+        match self.purpose {
+            Purpose::Acquire { key, .. } | Purpose::Change { key } => Some(*key),
+            Purpose::Commit => shared::section(|section| section.waits_for(proc::me()).copied()),
+        }
     }
 }

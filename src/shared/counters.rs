@@ -39,7 +39,7 @@ pub enum Counter {
     Timeouts,
     /// Waits that ended because they closed a ring.
     Deadlocks,
-    /// Waits that ended in another error: cancelled, terminated, statement_timeout, lock_timeout.
+    /// Waits that ended in another error: cancelled, statement_timeout, lock_timeout.
     CancelledWaits,
     /// Uncommitted changes of another transaction that lost their key to a call.
     BrokenClaims,
@@ -94,10 +94,5 @@ impl Counter {
         if n > 0 {
             databases::with_mine(|slot| slot.count(self, n));
         }
-    }
-
-    /// Of this process's database.
-    pub fn get(self) -> u64 {
-        databases::with_mine(|slot| slot.counted(self)).unwrap_or(0)
     }
 }

@@ -208,19 +208,21 @@ pub fn announce_mine(now: impl FnOnce() -> Time) {
     }
 }
 
-/// A database is to have a sweeper; false: there is no slot for another one.
-pub fn announce(database: u32, now: Time) -> bool {
+/// A database is to have a sweeper, if there is a slot for another one.
+pub fn announce(database: u32, now: Time) {
+    // a sweeper that is still leaving keeps its slot
+    let is_free = |slot: &&Slot| slot.database.load(Relaxed) == 0 && slot.pid.load(Relaxed) == 0;
+    if !slots().iter().any(|slot| is_free(&slot)) {
+        return;
+    }
     let announced = locked(|databases| {
-        if databases.slots.iter().any(|slot| slot.database.load(Relaxed) == database) {
-            return true;
-        }
-        // a sweeper that is still leaving keeps its slot
-        let free = |slot: &&Slot| slot.database.load(Relaxed) == 0 && slot.pid.load(Relaxed) == 0;
-        let slot = databases.slots.iter().find(free);
+        let known = databases.slots.iter().any(|slot| slot.database.load(Relaxed) == database);
+        let slot = databases.slots.iter().find(is_free).filter(|_| !known);
         slot.inspect(|slot| slot.reset(database, now)).is_some()
     });
-    wake_launcher();
-    announced
+    if announced {
+        wake_launcher();
+    }
 }
 
 /// The table may have other rows than the sweeper knows, or be gone.

@@ -1,15 +1,18 @@
 //! Where each part of `lease_core::Memory` lies in the shared memory. Sizes follow from `max_connections` and
 //! `pg_lease.max_claims` and never change while the server runs.
 //!
-//! Protected by the claims lock (see the parent), except the condition variables, which protect themselves.
+//! Protected by the claims lock (see the parent), except the condition variables, which protect themselves, and the
+//! seats, which say how.
 
+use std::cell::UnsafeCell;
 use std::mem::{align_of, size_of};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::atomic::AtomicBool;
 
 use lease_core::{Entry, GuardSlot, Head, Memory, Name, Waiter};
 
-use super::{Key, MAX_CLAIMS};
+use super::{Key, MAX_CLAIMS, Want};
 use crate::pg::condvar::ConditionVariable;
 use crate::pg::{proc, shmem};
 
@@ -26,6 +29,7 @@ pub struct Layout {
 
 #[derive(Clone, Copy)]
 struct Counts {
+    claims: u32,
     buckets: usize,
     entries: usize,
     guards: usize,
@@ -41,16 +45,26 @@ struct Offsets {
     guards: usize,
     waiters: usize,
     sleepers: usize,
+    seats: usize,
     end: usize,
+}
+
+/// What a process has here for its waits, besides its place in the lists.
+#[derive(Default)]
+pub struct Seat {
+    /// Somebody has decided to wake it. Set and cleared under the claims lock.
+    pub woken: AtomicBool,
+    /// Written by the process itself while it stands in no list; read under the claims lock while it stands in one.
+    pub want: UnsafeCell<Want>,
 }
 
 impl Counts {
     fn now() -> Counts {
-        let claims = usize::try_from(MAX_CLAIMS.get()).expect("the setting is not negative");
+        let claims = MAX_CLAIMS.get().unsigned_abs();
         let procs = proc::capacity();
         // who waits for a key that nobody is changing needs an entry too
-        let entries = claims + procs;
-        Counts { buckets: entries.next_power_of_two(), entries, guards: claims, procs }
+        let entries = claims as usize + procs;
+        Counts { claims, buckets: entries.next_power_of_two(), entries, guards: claims as usize, procs }
     }
 
     fn offsets(self) -> Offsets {
@@ -66,8 +80,9 @@ impl Counts {
             buckets: place(size_of::<u32>(), align_of::<u32>(), self.buckets),
             entries: place(size_of::<KeyEntry>(), align_of::<KeyEntry>(), self.entries),
             guards: place(size_of::<GuardSlot>(), align_of::<GuardSlot>(), self.guards),
-            waiters: place(size_of::<Waiter>(), align_of::<Waiter>(), self.procs),
+            waiters: place(size_of::<Waiter<Name>>(), align_of::<Waiter<Name>>(), self.procs),
             sleepers: place(size_of::<ConditionVariable>(), align_of::<ConditionVariable>(), self.procs),
+            seats: place(size_of::<Seat>(), align_of::<Seat>(), self.procs),
             end,
         }
     }
@@ -91,8 +106,9 @@ pub fn init(base: NonNull<u8>) {
         fill(layout.at::<u32>(offsets.buckets), layout.counts.buckets, || 0);
         fill(layout.at::<KeyEntry>(offsets.entries), entries, KeyEntry::default);
         fill(layout.at::<GuardSlot>(offsets.guards), guards, GuardSlot::default);
-        fill(layout.at::<Waiter>(offsets.waiters), procs, Waiter::default);
-        layout.memory().format();
+        fill(layout.at::<Waiter<Name>>(offsets.waiters), procs, Waiter::<Name>::default);
+        fill(layout.at::<Seat>(offsets.seats), procs, Seat::default);
+        layout.memory().format(layout.counts.claims);
     }
     for proc in 0..procs {
         layout.sleeper(proc as u32).init();
@@ -152,5 +168,11 @@ impl Layout {
         assert!((proc as usize) < self.counts.procs);
         // SAFETY: initialised by `init`, within bounds, and shared memory outlives the process.
         unsafe { self.at::<ConditionVariable>(self.counts.offsets().sleepers).add(proc as usize).as_ref() }
+    }
+
+    pub fn seat(&self, proc: u32) -> &'static Seat {
+        assert!((proc as usize) < self.counts.procs);
+        // SAFETY: as `sleeper`; what changes in it is atomic or in a cell.
+        unsafe { self.at::<Seat>(self.counts.offsets().seats).add(proc as usize).as_ref() }
     }
 }

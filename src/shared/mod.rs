@@ -1,9 +1,9 @@
 //! What the backends share: the memory behind `lease_core`'s sections, the lease clock's anchor, the sleepers' condition
-//! variables.
+//! variables, what they wait for as others see it, the counters.
 //!
 //! Locks, in the order in which they may be taken:
 //!
-//! 1. the claims lock (an LWLock): all of `layout` but the condition variables. Held for one section: no waiting, no
+//! 1. the claims lock (an LWLock): all of `layout` but the condition variables and the counters. Held for one section: no waiting, no
 //!    PostgreSQL call that can raise, no allocation inside. Never held while another lock of ours is taken.
 //! 2. a condition variable's spinlock, taken by PostgreSQL when sleepers are woken, after the section.
 //!
@@ -116,13 +116,60 @@ pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
         let result = lwlock::get(CLAIMS_LOCK).exclusive(|| {
             // SAFETY: the claims lock is held exclusively until the closure ends, and `layout` is the only way here.
             let memory = unsafe { layout.memory() };
-            f(&mut Section { memory, at: at(), running: &proc::running, wakes: &mut *wakes })
+            let result = f(&mut Section { memory, at: at(), running: &proc::running, wakes: &mut *wakes });
+            // who is awake looks again anyway, or has what it came for
+            wakes.forget(proc::my_number());
+            for proc in wakes.iter() {
+                layout.seat(proc).woken.store(true, Relaxed);
+            }
+            result
         });
+        Counter::WakeUps.add(wakes.iter().count() as u64);
+        Counter::HandOffs.add(wakes.hand_offs.into());
+        Counter::PassedOver.add(wakes.passed_over.into());
         for proc in wakes.drain() {
             layout.sleeper(proc).broadcast();
         }
         result
     })
+}
+
+/// A section of a process that may have slept, with what the statistics ask of it.
+pub fn look<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> (R, Look) {
+    section(|section| {
+        let was_woken = layout::get().seat(proc::my_number()).woken.swap(false, Relaxed);
+        let result = f(section);
+        let wakes = &section.wakes;
+        (result, Look { was_told: was_woken || wakes.reaped > 0, wakes_others: !wakes.is_empty() })
+    })
+}
+
+pub struct Look {
+    /// Somebody had decided to wake this process since it last looked, or was just about to.
+    pub was_told: bool,
+    /// The section changed what others wait for.
+    pub wakes_others: bool,
+}
+
+/// What a waiting process wants, for others to see.
+#[derive(Clone, Copy, Default)]
+pub struct Want {
+    pub since: Time,
+    /// When it gives up by itself.
+    pub deadline: Option<Time>,
+}
+
+/// Says what this process is about to wait for. To be called before it stands in any list.
+pub fn announce(want: Want) {
+    let seat = layout::get().seat(proc::my_number());
+    // SAFETY: others read it only while this process stands in a list, which it enters and leaves by sections of its own.
+    unsafe { *seat.want.get() = want };
+}
+
+/// What a process that stands in a list wants.
+pub fn want(_: &Section<'_>, proc: u32) -> Want {
+    // SAFETY: a section is being held, so the process stays in its list and does not write.
+    unsafe { *layout::get().seat(proc).want.get() }
 }
 
 /// The version counter of a hash, which moves whenever a claim on a key of it ends or is broken.

@@ -83,6 +83,11 @@ pub fn write<R>(body: impl FnOnce(&mut Writer<'_>) -> Result<R>) -> Result<R> {
     table::write(&row::ENTRY, |entries| body(&mut Writer { entries }))
 }
 
+/// The same for who has nothing to write and only looks.
+pub fn look<R>(body: impl FnOnce(&mut Writer<'_>) -> Result<R>) -> Result<R> {
+    table::read(&row::ENTRY, |entries| body(&mut Writer { entries }))
+}
+
 /// What becomes of a column that no decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub enum Edit<T> {
@@ -122,6 +127,15 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// The row as it was committed at one instant of the call, without a look at the floor. A snapshot is built only for a
+    /// row that seems not to be there.
+    pub fn find(&mut self, key: &Name) -> Result<Option<Row>> {
+        match self.entries.find(key.as_bytes(), View::Latest, Row::read)? {
+            Some(row) => Ok(Some(row)),
+            None => self.entries.find(key.as_bytes(), View::Instant, Row::read),
+        }
+    }
+
     /// Writes `new` (`None`: deletes the row) over `base`, the lease that it was decided on (`None`: there was no row).
     ///
     /// Never waits. Fails when the row is another one by now (40001), which only a write past the library can bring about, or

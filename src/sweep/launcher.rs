@@ -122,14 +122,23 @@ impl Launcher {
             return Ok(wake_at);
         }
 
-        let connectable = worker::transaction(c"lease launcher", worker::databases)?;
-        for database in due {
-            if !connectable.contains(&database) {
+        let fit = worker::transaction(c"lease launcher", || {
+            let connectable = worker::databases()?;
+            let look = |d| Ok((d, connectable.contains(&d), worker::database_name(d)?.is_some()));
+            due.into_iter().map(look).collect::<Result<Vec<(u32, bool, bool)>>>()
+        })?;
+        for (database, connectable, exists) in fit {
+            if connectable {
+                wake_at = wake_at.min(self.start(database, now)?);
+            } else if exists {
+                let start = self.starts.entry(database).or_default();
+                start.put_off(now, RETRY_MOST);
+                databases::set_status(database, Status::Failed);
+                wake_at = wake_at.min(start.retry_at);
+            } else {
                 databases::forget(database);
                 self.starts.remove(&database);
-                continue;
             }
-            wake_at = wake_at.min(self.start(database, now)?);
         }
         Ok(wake_at)
     }

@@ -107,6 +107,10 @@ fn sweep(database: u32) -> Result<End> {
         let due = deadlines.take_due(shared::at().now, batch());
         if !due.is_empty() {
             pass(&due, &mut deadlines)?;
+            // signals are heeded between two passes, too
+            if worker::sleep(0, &WAIT_EVENT)? {
+                return Ok(End::Asked);
+            }
             continue;
         }
         let next = deadlines.earliest();

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(lease_cluster create_lease session value row_is counted wait_for_wait wait_until_gone rss_kb);
+our @EXPORT = qw(lease_cluster create_lease session value row_is counted wait_for_wait wait_for_waiters wait_until_gone counters rss_kb);
 
 # Errors must read the same wherever the tests run.
 delete @ENV{qw(RUST_BACKTRACE PGOPTIONS)};
@@ -41,7 +41,7 @@ restart_after_crash = on
 	return $node;
 }
 
-# The extension, and a helper: a key's state without its times.
+# The extension, and helpers: a key's state without its times; how many keys are claimed, the sweeper's work aside.
 sub create_lease
 {
 	my ($node, $dbname) = @_;
@@ -50,6 +50,8 @@ sub create_lease
 		CREATE EXTENSION pg_lease;
 		CREATE FUNCTION state_of(key text) RETURNS text LANGUAGE sql AS
 			$$ SELECT concat_ws(' ', i.state, i.owner, i.epoch) FROM lease.inspect(state_of.key) i $$;
+		CREATE FUNCTION open_claims() RETURNS bigint LANGUAGE sql AS
+			$$ SELECT count(*) FROM lease.claims WHERE kind <> 'maintenance' $$;
 	});
 	return;
 }
@@ -95,6 +97,23 @@ sub wait_for_wait
 		die "session does not wait but answered" unless $session->busy;
 	}
 	return;
+}
+
+# Until so many stand in the lists.
+sub wait_for_waiters
+{
+	my ($node, $count) = @_;
+
+	$node->poll_query_until('postgres', "SELECT count(*) = $count FROM lease.waiters")
+	  or die 'waiters: ' . value($node, 'SELECT count(*) FROM lease.waiters') . ", not $count";
+	return;
+}
+
+# What has been counted in the database: { wake_ups => ..., ... }.
+sub counters
+{
+	my ($node) = @_;
+	return { map { split /\|/, $_, 2 } split /\n/, value($node, 'SELECT c.* FROM lease.stats s, json_each_text(row_to_json(s)) c') };
 }
 
 # Until a backend is no more.

@@ -63,6 +63,10 @@ impl World<'_> {
         self.index(key).map(|i| self.shared.entries[i].queue.first).filter(|head| *head != NONE)
     }
 
+    pub fn watch(&self, key: Key) -> Option<u32> {
+        self.index(key).map(|i| self.shared.entries[i].watch).filter(|watch| *watch != NONE)
+    }
+
     /// Process and whether sealed, of each guard on a key.
     pub fn guards(&self, key: Key) -> Vec<(crate::table::Tx, bool)> {
         let mut guards = Vec::new();
@@ -454,6 +458,10 @@ impl World<'_> {
             if self.processes[p as usize].frozen || !self.is_asleep(p) || self.is_about_to_be_woken(p) {
                 continue;
             }
+            if self.watch_over(p).is_some_and(|watch| !self.is_asleep(watch)) {
+                // it tells the head, unless it has stopped: then there is the safety tick
+                continue;
+            }
             let mut look = self.clone();
             look.process(p).woken = true;
             look.answer = None;
@@ -470,12 +478,19 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Who watches over the head of a queue.
+    fn watch_over(&self, p: u8) -> Option<u8> {
+        self.keys().find(|key| self.head(*key) == Some(u32::from(p))).and_then(|key| self.watch(key)).map(|w| w as u8)
+    }
+
     /// An open transaction delays nobody past the deadline of the change that it has pending (P4).
     fn check_blocker(&self, p: u8) -> Checked {
         let waiter = &self.shared.waiters[p as usize];
         let Some(entry) = self.shared.entries.get(waiter.entry as usize) else { return Ok(()) };
         let looks_itself = waiter.list == List::Conflicts || entry.queue.first == u32::from(p);
-        if waiter.waits_for != WaitsFor::Change || !looks_itself {
+        // what it saw when it looked last may have become a lease that it was not told of: its timer is right
+        let waits_for_lease = waiter.list == List::Queue && !self.acquirable(entry.key);
+        if waiter.waits_for != WaitsFor::Change || !looks_itself || waits_for_lease {
             return Ok(());
         }
         let Some(claim) = entry.claim.filter(|c| self.running(c.tx) && !c.sealed && c.kind != Kind::HandOff) else {
@@ -526,15 +541,6 @@ impl World<'_> {
         let key = entry.key;
         if !self.in_snapshot(p, key, &self.rows[key as usize]) {
             // whatever it waits for, it can only fail
-            return true;
-        }
-        let live = self.rows[key as usize].lease.filter(|l| l.is_live(self.at()));
-        let owner = self.scenario.clients[p as usize].owner;
-        if waiter.list == List::Queue
-            && entry.queue.first != u32::from(p)
-            && live.is_some_and(|l| l.owner == Some(owner))
-        {
-            // another session of its owner got the lease: owners are not to be shared
             return true;
         }
         if self.has_just_advanced() {

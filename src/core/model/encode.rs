@@ -131,6 +131,7 @@ impl Encoder {
             }
         }
         self.bytes.push(253);
+        self.bytes.push(world.watch(key).map_or(255, |watch| watch as u8));
     }
 
     fn claim(&mut self, world: &World<'_>, key: u8, claim: &Claim<Owner>) {

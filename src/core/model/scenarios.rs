@@ -144,6 +144,9 @@ scenarios! {
     /// First come, first served; a release hands over.
     queue(bounds(4, 1, 0, 0), bounds(5, 2, 0, 1)): [held(A, 1, 2)],
         [(A, &[&[RELEASE]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
+    /// A head that comes up from the third place has no timer of its own.
+    queue_of_three(bounds(1, 0, 0, 0), bounds(2, 0, 1, 0)): [held(A, 1, 1)],
+        [(A, &[&[RELEASE]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     /// A head, a second or a holder that stops keeps nobody longer than the grace.
     stopped_in_a_queue(bounds(3, 0, 1, 0), bounds(5, 1, 1, 0)): [held(A, 1, 1)],
         [(A, &[&[RELEASE]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
@@ -176,6 +179,8 @@ scenarios! {
         [(A, &[&[renew(3)]]), (A, &[&[RELEASE]]), (B, &[&[wait(1)]])];
     guard_and_release(bounds(3, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[GUARD]]), (A, &[&[RELEASE]]), (B, &[&[acquire(1)]])];
+    guard_release_and_a_queue(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 2)],
+        [(A, &[&[GUARD]]), (A, &[&[RELEASE]]), (B, &[&[wait(1)]])];
     guard_and_takeover(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 1)],
         [(A, &[&[GUARD]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     guard_and_renew(bounds(4, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 1)],
@@ -352,7 +357,7 @@ rules_are_needed! {
     the_version_counter: [Rule::Version], ["P1", "P2"], race_for_a_free_key(bounds(2, 0, 0, 0));
     reaping_the_dead: [Rule::Reap], ["P4"], stopped_in_a_queue(bounds(2, 0, 1, 0));
     waiting_for_a_lapse_under_commit: [Rule::SealedMaintenance], ["P8"], sweeper(bounds(2, 0, 0, 0));
-    the_holder_beside_the_queue: [Rule::BesideTheQueue], ["P6"], holder_beside_the_queue(bounds(3, 1, 0, 0));
+    the_holder_beside_the_queue: [Rule::BesideTheQueue], ["P6"], guard_release_and_a_queue(bounds(3, 0, 0, 0));
     waking_for_a_lowered_deadline: [Rule::LoweredDeadline], ["P6"], lowered_deadline(bounds(4, 0, 0, 0));
     a_savepoint_gives_back: [Rule::SavepointRestores], ["P4", "P6"], savepoint_with_a_later_deadline(bounds(4, 0, 1, 0));
     a_savepoint_ends_the_claim: [Rule::SavepointRestores], ["P4", "P6"], savepoint_with_the_only_change(bounds(3, 0, 0, 0));
