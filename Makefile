@@ -51,6 +51,7 @@ EXTRA_CLEAN = target/check
 override with_llvm = no
 # for scripts/check: PGXS empties it
 override PROVE_FLAGS := $(PROVE_FLAGS)
+export PROVE_FLAGS
 include $(PGXS)
 
 # What is built depends on the server's headers, so each kind of server has a library of its own. The dependencies
