@@ -101,7 +101,7 @@ installcheck: $(if $(filter tap,$(CHECK)),$(TEST_LIB))
 
 # SQL and isolation tests on a server under valgrind, but for those in which a lease must outlast a few statements.
 # PG_CONFIG should be that of a server built with assertions and -DUSE_VALGRIND: then valgrind knows what palloc gives out.
-VALGRIND_REGRESS ?= 00_extension 20_arguments 21_interval 22_text 40_privileges
+VALGRIND_REGRESS ?= 20_arguments 21_interval 22_text 40_privileges
 VALGRIND_ISOLATION ?= in-flight same-owner serializable
 .PHONY: valgrind
 valgrind: test-install
