@@ -108,6 +108,13 @@ valgrind: test-install
 	@VALGRIND=yes CHECK="regress isolation" REGRESS="$(VALGRIND_REGRESS)" ISOLATION="$(VALGRIND_ISOLATION)" \
 	VARIANT=$(VARIANT)-valgrind exec scripts/check
 
+# The tests of waiting with ten times the rounds, and ten minutes of contention: about half an hour.
+SOAK_TESTS = t/020_wait_offsets.pl t/021_wait_order.pl t/023_wait_storm.pl t/024_deadlocks.pl
+.PHONY: soak
+soak: test-install
+	@PG_LEASE_ROUNDS=10000 PG_LEASE_SECONDS=600 PG_TEST_TIMEOUT_DEFAULT=3600 \
+	$(MAKE) --no-print-directory installcheck CHECK=tap PROVE_TESTS="$(SOAK_TESTS)"
+
 # PostgreSQL's own tests, with and without the extension
 .PHONY: check-postgres
 check-postgres: test-install

@@ -62,17 +62,19 @@ foreach my $size (2, 3, 8, 2, 3, 8)
 
 # Not before deadlock_timeout, and what was claimed before a savepoint stands.
 my ($a, $b) = map { session($node) } 1 .. 2;
+my %began;
 $a->value(q{BEGIN; SELECT lease.acquire('a', 'ann', '1 hour'); SAVEPOINT s});
 $b->value(q{BEGIN; SELECT lease.acquire('b', 'bob', '1 hour'); SAVEPOINT s});
+$began{$a} = value($node, 'SELECT lease.now()');
 $a->send(q{SELECT acquired FROM lease.acquire('b', 'ann', '1 hour', '1 min')});
 wait_for_waiters($node, 1);
-my $began = value($node, 'SELECT lease.now()');
+$began{$b} = value($node, 'SELECT lease.now()');
 $b->send(q{SELECT acquired FROM lease.acquire('a', 'bob', '1 hour', '1 min')});
 my ($victim, $survivor) = ($a, $b);
 while ($a->busy && $b->busy) { select undef, undef, undef, 0.01; }
 ($victim, $survivor) = ($b, $a) if $a->busy;
 is($victim->answer->{state}, '40P01', 'a ring with a savepoint: 40P01');
-row_is($node, "SELECT lease.now() >= timestamptz '$began' + interval '450 ms'", 't', 'a ring with a savepoint: not at once');
+row_is($node, "SELECT lease.now() >= timestamptz '$began{$victim}' + interval '500 ms'", 't', 'a ring with a savepoint: not before it has waited for deadlock_timeout');
 $victim->value('ROLLBACK TO s');
 ok($survivor->busy, 'a ring with a savepoint: the other goes on waiting');
 $victim->value('ROLLBACK');

@@ -689,3 +689,368 @@ fn add_up(old: (Kind, Time), new: (Kind, Time)) -> (Kind, Time) {
         (Kind::Transition | Kind::Renewal, Kind::Maintenance) => (Kind::Transition, old.1),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Bench, G, WOKEN, acquire, is_granted, lease, release, renew, until};
+    use crate::commit::{CommitStep, Failure};
+    use crate::lease::State;
+
+    const DENIED: fn(i64) -> Outcome<u8> = |until| Outcome::Refused(Refusal::NotAcquirable { until: Time(until) });
+
+    /// I1, P4: an open transaction keeps the key until its deadline and no longer.
+    #[test]
+    fn a_claim_is_broken_at_its_deadline() {
+        let mut bench = Bench::new();
+        assert!(is_granted(bench.ask(1, 0, acquire(1, 100))));
+        bench.now = 99;
+        assert_eq!(bench.ask(2, 0, acquire(2, 100)), DENIED(100));
+        bench.now = 100;
+        let Outcome::Granted(change) = bench.ask(2, 0, acquire(2, 100)) else { panic!("not broken") };
+        assert_eq!(change.lease.unwrap().epoch, 2, "the epoch told before is not told again");
+        // the former owner cannot go on, nor commit (rules 3 and 9)
+        assert_eq!(bench.ask(1, 0, renew(1, 1, 100)), Outcome::Broken);
+        assert_eq!(bench.seal(1), CommitStep::Failed(Failure::Broken(0)));
+        bench.commit(2);
+        bench.abort(1);
+        assert_eq!(bench.rows[&0].owner, Some(2));
+        assert!(bench.is_clean());
+    }
+
+    /// Rule 9: past its deadline a change does not commit, broken or not.
+    #[test]
+    fn a_change_does_not_commit_late() {
+        let mut bench = Bench::new();
+        bench.ask(1, 0, acquire(1, 100));
+        bench.now = 99;
+        assert_eq!(bench.seal(1), CommitStep::Write);
+        let mut bench = Bench::new();
+        bench.ask(1, 0, acquire(1, 100));
+        bench.now = 100;
+        assert_eq!(bench.seal(1), CommitStep::Failed(Failure::Broken(0)));
+    }
+
+    /// Rule 13: a sealed claim stands past its deadline, until its transaction has ended.
+    #[test]
+    fn a_sealed_claim_is_not_broken() {
+        let mut bench = Bench::new();
+        bench.ask(1, 0, acquire(1, 100));
+        assert_eq!(bench.seal(1), CommitStep::Write);
+        bench.now = 500;
+        assert_eq!(bench.ask(2, 0, acquire(2, 100)), DENIED(i64::MAX));
+        assert_eq!(bench.ask(2, 0, Request::ForceRelease), WOKEN, "it waits for the commit");
+        // visible: whoever meets what is left of it removes it and looks again (rule 5)
+        bench.become_visible(1);
+        assert!(is_granted(bench.again(2)));
+        assert_eq!(bench.claim(0).unwrap().issued, 2);
+    }
+
+    /// The same for one that was rolled back.
+    #[test]
+    fn what_an_ended_transaction_left_is_removed() {
+        let mut bench = Bench::held(1000);
+        bench.ask(1, 0, release(0, 1));
+        bench.wait(2, 0, 50);
+        let me = bench.tx(1);
+        bench.become_visible(1);
+        assert_eq!(bench.rows[&0].state, State::Free);
+        assert_eq!(bench.ask(3, 0, acquire(3, 50)), DENIED(0), "the head's turn began when the claim was removed");
+        assert!(is_granted(bench.again(2)));
+        // the end of it, late: nothing of others is touched
+        let claim = bench.claim(0);
+        bench.finish(me, true);
+        assert_eq!(bench.claim(0), claim);
+    }
+
+    /// Maintenance gives way to everybody until it is sealed; then an acquire waits for it, one that does not wait for a
+    /// little while (rule 5).
+    #[test]
+    fn maintenance_gives_way() {
+        let mut bench = Bench::held(100);
+        bench.now = 100;
+        assert!(is_granted(bench.ask(1, 0, Request::Lapse)));
+        assert_eq!(bench.ask(5, 0, renew(0, 1, 10)), Outcome::Refused(Refusal::Status(Status::Lapsed)));
+        assert!(is_granted(bench.ask(2, 0, acquire(2, 50))));
+        assert_eq!(bench.seal(1), CommitStep::Failed(Failure::Broken(0)));
+        assert_eq!(bench.ask(3, 0, Request::Lapse), Outcome::Busy);
+        bench.abort(2);
+        assert!(is_granted(bench.ask(3, 0, Request::Lapse)));
+        assert_eq!(bench.seal(3), CommitStep::Write, "it has no deadline");
+        assert_eq!(bench.ask(2, 0, acquire(2, 50)), until(101));
+        bench.now = 101;
+        assert_eq!(bench.again(2), DENIED(i64::MAX));
+    }
+
+    /// What a later change of one transaction makes of an earlier one.
+    #[test]
+    fn kinds_and_deadlines_add_up() {
+        use Kind::{HandOff, Maintenance, Renewal, Transition};
+        let sum = |old, new| add_up((old, Time(1)), (new, Time(2)));
+        assert_eq!(sum(Transition, Renewal), (Transition, Time(2)));
+        assert_eq!(sum(Transition, Transition), (Transition, Time(2)));
+        assert_eq!(sum(Renewal, Renewal), (Renewal, Time(2)));
+        assert_eq!(sum(Renewal, Transition), (Transition, Time(2)));
+        assert_eq!(sum(Maintenance, Transition), (Transition, Time(2)));
+        assert_eq!(sum(Maintenance, Maintenance), (Maintenance, Time(2)));
+        assert_eq!(sum(Transition, Maintenance), (Transition, Time(1)), "it still ends when it would have");
+        assert_eq!(sum(Renewal, Maintenance), (Transition, Time(1)));
+        assert_eq!(sum(HandOff, Renewal), (Renewal, Time(2)));
+    }
+
+    /// Rule 7, on the claim.
+    #[test]
+    fn a_rollback_gives_back_kind_and_deadline_or_ends_the_claim() {
+        let mut bench = Bench::held(1000);
+        let Outcome::Granted(first) = bench.ask(1, 0, renew(0, 1, 2000)) else { panic!() };
+        let Outcome::Granted(second) = bench.ask(1, 0, release(0, 1)) else { panic!() };
+        assert_eq!((first.serial, second.kind), (second.serial, Kind::Transition));
+        assert_eq!(bench.ask(2, 0, renew(0, 1, 9)), until(1000));
+        let me = bench.tx(1);
+        let stake = Stake {
+            key: 0,
+            hash: 0,
+            serial: first.serial,
+            kind: second.kind,
+            deadline: second.deadline,
+            generation: 0,
+            floor: 0,
+        };
+        bench.woken.clear();
+        let restore = Restore::Change { kind: first.kind, deadline: first.deadline };
+        bench.section(|section| section.roll_back(me, &stake, restore));
+        let claim = bench.claim(0).unwrap();
+        assert_eq!((claim.kind, claim.deadline, claim.issued), (Kind::Renewal, Time(2000), 2));
+        assert_eq!(bench.woken, [2]);
+        let version = bench.section(|section| section.version(0));
+        let nothing = Restore::Nothing { acquirable_from: Time(1000) };
+        bench.section(|section| section.roll_back(me, &stake, nothing));
+        assert!(bench.claim(0).is_none());
+        assert_eq!(bench.section(|section| section.version(0)), version + 1);
+        // of a claim that is not its own any more it leaves alone what it finds
+        bench.ask(3, 0, renew(0, 1, 9));
+        let claim = bench.claim(0);
+        bench.section(|section| section.roll_back(me, &stake, restore));
+        bench.section(|section| section.roll_back(me, &stake, nothing));
+        assert_eq!(bench.claim(0), claim);
+    }
+
+    /// Rule 9: all or nothing.
+    #[test]
+    fn a_commit_that_waits_has_sealed_nothing() {
+        let mut bench = Bench::held(1000);
+        assert!(bench.guard(1, 0, 0, 1));
+        assert!(bench.guard(9, 0, 0, 1));
+        assert_eq!(bench.seal(1), CommitStep::Write);
+        bench.ask(2, 0, release(0, 1));
+        bench.ask(2, 1, acquire(2, 300));
+        assert_eq!(bench.seal(2), CommitStep::Sleep { until: Time(300) }, "no longer than its own deadlines");
+        assert!([0, 1].iter().all(|key| !bench.claim(*key).unwrap().sealed));
+        // a guard that comes now lets the release go first, which guards nothing itself
+        assert_eq!(bench.seal(9), CommitStep::Sleep { until: Time(1000) });
+        bench.woken.clear();
+        let me = bench.tx(1);
+        bench.become_visible(1);
+        bench.finish(me, true);
+        assert!(bench.woken.contains(&2));
+        assert_eq!(bench.seal(2), CommitStep::Write);
+        assert_eq!(bench.seal(9), CommitStep::Sleep { until: Time::NEVER }, "a transition is being committed");
+        let me = bench.tx(2);
+        bench.become_visible(2);
+        bench.finish(me, true);
+        assert_eq!(bench.seal(9), CommitStep::Failed(Failure::Guard(0, Status::NotOwner)));
+        bench.abort(9);
+        assert_eq!(bench.rows[&0].epoch, 2);
+        bench.now = 10;
+        assert!(bench.is_clean());
+    }
+
+    /// P4: precedence over guards ends with the claim that announced it, at its deadline at the latest.
+    #[test]
+    fn a_stopped_commit_does_not_keep_guards_away() {
+        let mut bench = Bench::held(1000);
+        bench.rows.insert(1, lease(State::Held, 1, Some(0), 5000));
+        bench.guard(1, 0, 0, 1);
+        bench.seal(1);
+        bench.ask(2, 0, release(0, 1));
+        assert_eq!(bench.seal(2), CommitStep::Sleep { until: Time(1000) });
+        bench.ask(3, 0, renew(0, 1, 4000));
+        assert!(bench.guard(4, 0, 0, 1));
+        assert_eq!(bench.seal(4), CommitStep::Sleep { until: Time(1000) });
+        // 2 has stopped; its deadline comes
+        bench.now = 1000;
+        assert_ne!(bench.seal(4), CommitStep::Sleep { until: Time(1000) });
+    }
+
+    /// P3: guards keep transitions from committing, not renewals, and not each other.
+    #[test]
+    fn renewals_pass_guards() {
+        let mut bench = Bench::held(1000);
+        bench.guard(1, 0, 0, 1);
+        bench.guard(2, 0, 0, 1);
+        assert_eq!(bench.seal(1), CommitStep::Write);
+        assert_eq!(bench.seal(2), CommitStep::Write);
+        bench.ask(3, 0, renew(0, 1, 5000));
+        bench.commit(3);
+        // an acquire waits for the guards' commits, so that what it reads includes them
+        bench.now = 5000;
+        assert_eq!(bench.ask(4, 0, acquire(4, 9)), until(5001));
+        bench.abort(1);
+        assert_eq!(bench.again(4), until(5001));
+        bench.abort(2);
+        assert!(is_granted(bench.again(4)));
+    }
+
+    /// Its own guards and changes do not stop a transaction.
+    #[test]
+    fn own_guards_do_not_stop_own_changes() {
+        let mut bench = Bench::held(1000);
+        assert!(bench.guard(1, 0, 0, 1));
+        assert!(is_granted(bench.ask(1, 0, acquire(0, 500))));
+        assert!(bench.guard(1, 0, 0, 2), "on its own new term");
+        assert!(!bench.guard(1, 0, 0, 1));
+        assert!(is_granted(bench.ask(1, 0, release(0, 2))));
+        bench.commit(1);
+        assert_eq!((bench.rows[&0].state, bench.rows[&0].epoch), (State::Free, 3));
+        assert!(bench.is_clean());
+    }
+
+    /// Rule 16.
+    #[test]
+    fn what_was_decided_before_epochs_were_advanced_does_not_commit() {
+        let mut bench = Bench::held(1000);
+        bench.ask(1, 0, renew(0, 1, 5000));
+        bench.section(|section| section.advance(50));
+        assert_eq!(bench.seal(1), CommitStep::Failed(Failure::Stale(0)));
+        // a key without a row starts above the new floor at once
+        let Outcome::Granted(change) = bench.ask(2, 1, acquire(2, 9)) else { panic!() };
+        assert_eq!(change.lease.unwrap().epoch, 51);
+    }
+
+    /// force_release ends any unsealed change, with a row or without.
+    #[test]
+    fn force_release_breaks_what_is_not_sealed() {
+        let mut bench = Bench::held(1000);
+        bench.ask(1, 0, renew(0, 1, 5000));
+        assert!(is_granted(bench.ask(2, 0, Request::ForceRelease)));
+        assert_eq!(bench.seal(1), CommitStep::Failed(Failure::Broken(0)));
+        let mut bench = Bench::new();
+        bench.ask(1, 0, acquire(1, 5000));
+        bench.wait(3, 0, 50);
+        bench.woken.clear();
+        assert_eq!(bench.ask(2, 0, Request::ForceRelease), Outcome::Refused(Refusal::NotDue));
+        assert_eq!(bench.seal(1), CommitStep::Failed(Failure::Broken(0)));
+        assert!(bench.woken.contains(&3));
+        assert!(is_granted(bench.again(3)));
+        assert_eq!(bench.rows.get(&0), None, "nothing is written");
+    }
+
+    /// The holder's own calls wait beside the queue, and not past the end of the lease, when the answer is known anyway.
+    #[test]
+    fn a_holder_does_not_stand_behind_those_who_want_its_lease() {
+        let mut bench = Bench::held(1000);
+        bench.wait(1, 0, 50);
+        bench.ask(2, 0, renew(0, 1, 5000));
+        assert_eq!(bench.ask(3, 0, release(0, 1)), until(1000));
+        assert_eq!((bench.waits(3), bench.queue(0)), (Some(List::Conflicts), vec![1]));
+        bench.woken.clear();
+        bench.commit(2);
+        assert!(bench.woken.contains(&3));
+        assert!(is_granted(bench.again(3)));
+        // behind a commit under way, too
+        let mut bench = Bench::held(1000);
+        bench.ask(2, 0, renew(0, 1, 5000));
+        bench.seal(2);
+        assert_eq!(bench.ask(3, 0, release(0, 1)), until(1000));
+        bench.now = 1000;
+        assert_eq!(bench.again(3), Outcome::Refused(Refusal::Status(Status::Lapsed)));
+    }
+
+    /// An acquire of one's own lease passes the queue: it takes nothing from those who wait.
+    #[test]
+    fn a_holder_acquires_past_the_queue() {
+        let mut bench = Bench::held(1000);
+        bench.wait(1, 0, 50);
+        assert!(is_granted(bench.ask(9, 0, acquire(0, 700))));
+        bench.commit(9);
+        assert_eq!((bench.rows[&0].epoch, bench.again(1)), (2, until(700)));
+    }
+
+    /// A change that comes to an earlier end than before wakes the head (rule 6).
+    #[test]
+    fn a_lowered_deadline_wakes_the_head() {
+        let mut bench = Bench::new();
+        bench.ask(1, 0, acquire(1, 5000));
+        assert_eq!(bench.wait(2, 0, 50), until(5000));
+        bench.woken.clear();
+        bench.ask(1, 0, renew(1, 1, 300));
+        assert_eq!(bench.woken, [2]);
+        assert_eq!(bench.again(2), until(300));
+        assert_eq!(bench.wait(3, 0, 50), until(300 + G));
+    }
+
+    /// Rule 4: what was read before a claim ended does not count.
+    #[test]
+    fn a_claim_that_came_and_went_is_noticed() {
+        let mut bench = Bench::new();
+        let me = bench.tx(2);
+        let ask = Ask { me, key: 0, hash: 0, request: acquire(2, 50), wait: Wait::Queue };
+        let version = bench.section(|section| section.version(0));
+        let seen = Seen::Row { lease: None, floor: 0, version, in_snapshot: true };
+        bench.ask(1, 0, acquire(1, 50));
+        bench.commit(1);
+        assert_eq!(bench.section(|section| section.operate(&ask, &seen)), Outcome::Again);
+    }
+
+    /// Rule 4: under REPEATABLE READ a change needs the row that the snapshot shows; a denial does not.
+    #[test]
+    fn a_row_that_the_snapshot_does_not_show_is_not_changed() {
+        let mut bench = Bench::held(1000);
+        let me = bench.tx(1);
+        let mut outcome = |request, now| {
+            bench.now = now;
+            let ask = Ask { me, key: 0, hash: 0, request, wait: Wait::Brief(Time(now)) };
+            let version = bench.section(|section| section.version(0));
+            let seen = Seen::Row { lease: bench.rows.get(&0).copied(), floor: 0, version, in_snapshot: false };
+            bench.section(|section| section.operate(&ask, &seen))
+        };
+        assert_eq!(outcome(renew(0, 1, 50), 10), Outcome::Changed);
+        assert_eq!(outcome(acquire(1, 50), 10), DENIED(1000));
+        assert_eq!(outcome(acquire(1, 50), 1000), Outcome::Changed);
+        assert_eq!(outcome(renew(0, 2, 50), 10), Outcome::Refused(Refusal::Status(Status::EpochMismatch)));
+    }
+
+    /// No room is an answer, and leaves nothing behind.
+    #[test]
+    fn no_room_for_another_key_or_guard() {
+        let mut bench = Bench::new();
+        for key in 0..8 {
+            assert!(is_granted(bench.ask(1, key, acquire(1, 50))));
+        }
+        assert_eq!(bench.ask(2, 8, acquire(2, 50)), Outcome::Full);
+        assert_eq!(bench.waits(2), None);
+        for _ in 0..8 {
+            assert!(bench.guard(1, 0, 1, 1));
+        }
+        assert!(!bench.guard(1, 0, 1, 1));
+        bench.abort(1);
+        assert!(bench.is_clean());
+    }
+
+    /// I2: a key without a row shows what a change under way started from, not what purges have made of the floor since.
+    #[test]
+    fn the_floor_is_not_shown_over_an_older_grant() {
+        let mut bench = Bench::new();
+        bench.rows.insert(0, lease(State::Free, 9, None, 0));
+        bench.ask(1, 1, acquire(1, 50));
+        assert!(is_granted(bench.ask(2, 0, Request::Purge { idle: 0 })));
+        assert_eq!(bench.seal(2), CommitStep::Write);
+        let shown = |bench: &mut Bench, key: u8, floor| bench.section(|s| s.shown_floor(&key, key.into(), floor));
+        assert_eq!((shown(&mut bench, 1, 9), shown(&mut bench, 2, 9)), (0, 9));
+        // who comes after the purge's seal starts above it
+        let Outcome::Granted(change) = bench.ask(3, 2, acquire(3, 50)) else { panic!() };
+        assert_eq!(change.lease.unwrap().epoch, 10);
+        bench.commit(1);
+        assert_eq!(bench.rows[&1].epoch, 1);
+    }
+}

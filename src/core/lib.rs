@@ -21,6 +21,8 @@
 //! Rule numbers in comments are those of docs/ARCHITECTURE.md, "The protocol".
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod bench;
 mod claim;
 mod commit;
 mod deadline;

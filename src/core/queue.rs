@@ -347,3 +347,256 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::List;
+    use crate::bench::{Bench, G, WOKEN, acquire, is_granted, lease, release, renew, until};
+    use crate::claim::Outcome;
+    use crate::lease::{Kind, Refusal, Request, State};
+    use crate::table::WaitsFor;
+    use crate::time::Time;
+
+    /// Rule 12: the head's timer is the end of the lease, the watch's that and the grace; nobody else has one.
+    #[test]
+    fn first_come_first_served() {
+        let mut bench = Bench::held(1000);
+        assert_eq!(bench.wait(1, 0, 50), until(1000));
+        assert_eq!(bench.wait(2, 0, 50), until(1000 + G));
+        assert_eq!(bench.wait(3, 0, 50), WOKEN);
+        assert_eq!(bench.queue(0), [1, 2, 3]);
+        let places: Vec<(u32, u32)> =
+            bench.section(|section| section.waiters().map(|(w, _, place)| (w.tx.proc, place)).collect());
+        assert_eq!(places, [(1, 1), (2, 2), (3, 3)]);
+        assert_eq!((bench.waits(1), bench.waits(0)), (Some(List::Queue), None));
+        bench.now = 1000;
+        assert_eq!(bench.again(2), until(1000 + G), "it is the head's turn");
+        assert!(is_granted(bench.again(1)));
+        assert_eq!(bench.queue(0), [2, 3]);
+    }
+
+    /// Rule 11: a release hands the key over in its own section, and wakes the head and whoever watches over it.
+    #[test]
+    fn a_release_hands_the_key_to_the_head() {
+        let mut bench = Bench::held(1_000_000);
+        bench.wait(1, 0, 50);
+        bench.wait(2, 0, 50);
+        bench.wait(3, 0, 50);
+        bench.now = 10;
+        assert!(is_granted(bench.ask(9, 0, release(0, 1))));
+        bench.woken.clear();
+        bench.commit(9);
+        assert_eq!(bench.woken, [1, 2]);
+        let claim = bench.claim(0).unwrap();
+        assert_eq!((claim.kind, claim.tx, claim.deadline), (Kind::HandOff, bench.tx(1), Time(10 + G)));
+        // nobody barges past the head, whether it waits or not
+        assert_eq!(bench.ask(9, 0, acquire(9, 50)), Outcome::Refused(Refusal::NotAcquirable { until: Time(10) }));
+        assert_eq!(bench.again(2), until(10 + G));
+        assert!(is_granted(bench.again(1)));
+        bench.commit(1);
+        assert_eq!(bench.rows[&0].epoch, 3);
+    }
+
+    /// I2: what was told under the claim that ended is not told again by the one it is handed to.
+    #[test]
+    fn a_hand_off_carries_what_was_told() {
+        let mut bench = Bench::new();
+        assert!(is_granted(bench.ask(9, 0, acquire(9, 5000))));
+        assert!(is_granted(bench.ask(9, 0, acquire(9, 5000))));
+        bench.wait(1, 0, 50);
+        bench.abort(9);
+        let Outcome::Granted(change) = bench.again(1) else { panic!("not granted") };
+        assert_eq!(change.lease.unwrap().epoch, 3);
+    }
+
+    /// A head that lets its turn pass goes to the end of the queue (rule 11).
+    #[test]
+    fn a_stopped_head_costs_the_grace() {
+        let mut bench = Bench::held(1000);
+        for proc in 1..4 {
+            bench.wait(proc, 0, 50);
+        }
+        bench.now = 1000 + G - 1;
+        assert_eq!(bench.again(2), until(1000 + G));
+        bench.now = 1000 + G;
+        assert!(is_granted(bench.again(2)));
+        assert_eq!(bench.queue(0), [3, 1]);
+        // the one that was passed over, should it go on, waits like everybody
+        assert_eq!(bench.again(1), until(1000 + G + 50 + G));
+        assert!(bench.claim(0).is_some_and(|c| c.kind == Kind::Transition));
+    }
+
+    #[test]
+    fn a_newcomer_that_waits_may_pass_a_stopped_head_but_not_the_next() {
+        let mut bench = Bench::held(1000);
+        bench.wait(1, 0, 50);
+        bench.wait(2, 0, 50);
+        bench.now = 1000 + G;
+        assert_eq!(bench.wait(3, 0, 50), until(1000 + 2 * G), "the second has its turn now");
+        assert_eq!(bench.queue(0), [2, 3, 1]);
+        assert!(is_granted(bench.again(2)));
+    }
+
+    #[test]
+    fn a_newcomer_that_does_not_wait_may_pass_a_stopped_head() {
+        let mut bench = Bench::held(1000);
+        bench.wait(1, 0, 50);
+        bench.now = 1000;
+        assert!(!is_granted(bench.ask(9, 0, acquire(9, 50))));
+        bench.now = 1000 + G;
+        assert!(is_granted(bench.ask(9, 0, acquire(9, 50))));
+        assert_eq!(bench.queue(0), [1], "it keeps its place");
+    }
+
+    /// Rule 12 (!): whoever leaves the head passes on what was handed to it, or the attention.
+    #[test]
+    fn leaving_passes_the_turn_on() {
+        let mut bench = Bench::held(1_000_000);
+        for proc in 1..4 {
+            bench.wait(proc, 0, 50);
+        }
+        bench.ask(9, 0, release(0, 1));
+        bench.commit(9);
+        bench.woken.clear();
+        bench.abort(1);
+        let claim = bench.claim(0).unwrap();
+        assert_eq!((claim.kind, claim.tx), (Kind::HandOff, bench.tx(2)));
+        assert!(bench.woken.contains(&2));
+        bench.abort(2);
+        bench.abort(3);
+        assert!(bench.is_clean());
+    }
+
+    #[test]
+    fn leaving_a_held_key_wakes_whose_timer_is_too_late() {
+        let mut bench = Bench::held(1000);
+        for proc in 1..5 {
+            bench.wait(proc, 0, 50);
+        }
+        bench.woken.clear();
+        bench.abort(4);
+        assert_eq!(bench.woken, [], "the last one concerns nobody");
+        bench.abort(2);
+        assert_eq!(bench.woken, [3], "the second's place is the third's now");
+        assert_eq!(bench.again(3), until(1000 + G));
+        bench.woken.clear();
+        bench.abort(1);
+        assert_eq!(bench.woken, [3], "its timer was the second's");
+        assert_eq!(bench.again(3), until(1000));
+    }
+
+    /// An ordinary renewal is no news for those who wait for the end of the lease; one that brings it forward is.
+    #[test]
+    fn only_an_earlier_end_wakes_somebody() {
+        let mut bench = Bench::held(1000);
+        bench.wait(1, 0, 50);
+        bench.wait(2, 0, 50);
+        assert_eq!(bench.waiter(1).waits_for, WaitsFor::Lease);
+        bench.woken.clear();
+        bench.ask(9, 0, renew(0, 1, 5000));
+        bench.commit(9);
+        assert_eq!(bench.woken, []);
+        bench.now = 1000;
+        assert_eq!(bench.again(1), until(5000));
+        bench.ask(9, 0, renew(0, 1, 500));
+        bench.commit(9);
+        assert_eq!(bench.woken, [2], "the watch, in the head's place");
+        assert_eq!(bench.again(2), until(1500));
+        bench.now = 1500;
+        bench.woken.clear();
+        bench.again(2);
+        assert_eq!(bench.woken, [1]);
+        assert!(is_granted(bench.again(1)));
+    }
+
+    /// The price of strict order: about one wake-up for each time the key changes hands, however many wait.
+    #[test]
+    fn a_hand_off_wakes_one() {
+        let mut bench = Bench::held(1_000_000_000);
+        let waiters = 100;
+        for proc in 1..=waiters {
+            bench.wait(proc, 0, 1_000_000_000);
+        }
+        bench.woken.clear();
+        let (mut holder, mut epoch, mut wakes) = (0, 1, 0);
+        for next in 1..=waiters {
+            bench.now += 10;
+            bench.ask(120, 0, release(holder, epoch));
+            bench.commit(120);
+            // everybody who is woken looks, and whom these wake
+            let mut granted = Vec::new();
+            while let Some(proc) = bench.woken.pop() {
+                wakes += 1;
+                if is_granted(bench.again(proc)) {
+                    bench.commit(proc);
+                    granted.push(proc);
+                }
+            }
+            assert_eq!(granted, [next]);
+            (holder, epoch) = (next as u8, bench.rows[&0].epoch);
+        }
+        assert!(bench.queue(0).is_empty());
+        assert!(wakes < waiters + waiters / 10, "{wakes} for {waiters}");
+    }
+
+    fn ring(length: u32) -> Bench {
+        let mut bench = Bench::new();
+        for proc in 0..length {
+            assert!(is_granted(bench.ask(proc, proc as u8, acquire(proc as u8, 1000))));
+        }
+        for proc in 0..length {
+            assert_eq!(bench.wait(proc, ((proc + 1) % length) as u8, 50), until(1000));
+        }
+        bench
+    }
+
+    fn breaks_deadlock(bench: &mut Bench, proc: u32) -> bool {
+        let me = bench.tx(proc);
+        bench.section(|section| section.breaks_deadlock(me))
+    }
+
+    /// Rule 15: everybody in a ring sees it, and one error ends it.
+    #[test]
+    fn a_ring_costs_one_error() {
+        for length in [2, 3, 8] {
+            let mut bench = ring(length);
+            assert!(breaks_deadlock(&mut bench, length - 1), "{length}");
+            for proc in 0..length {
+                assert!(!breaks_deadlock(&mut bench, proc), "{length}: {proc}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_ring_no_error() {
+        // a chain; one that waits for a ring from outside; for itself; for a lease; past the deadline; behind a hand-off
+        let mut bench = ring(3);
+        bench.wait(7, 0, 50);
+        assert!(!breaks_deadlock(&mut bench, 7));
+        bench.abort(2);
+        for proc in [0, 1, 7] {
+            assert!(!breaks_deadlock(&mut bench, proc), "{proc}");
+        }
+        let mut bench = ring(3);
+        bench.now = 1000;
+        assert!(!breaks_deadlock(&mut bench, 0), "a claim past its deadline ends by itself");
+        let mut bench = Bench::held(1000);
+        bench.wait(1, 0, 50);
+        assert!(!breaks_deadlock(&mut bench, 1));
+        assert!(!breaks_deadlock(&mut bench, 5), "it does not wait");
+    }
+
+    /// Renewals and releases in a ring with acquirers.
+    #[test]
+    fn a_ring_through_both_lists() {
+        let mut bench = Bench::held(1000);
+        bench.rows.insert(1, lease(State::Held, 1, Some(0), 1000));
+        bench.ask(1, 0, renew(0, 1, 5000));
+        bench.ask(2, 1, renew(0, 1, 5000));
+        assert_eq!(bench.ask(1, 1, release(0, 1)), until(1000));
+        assert_eq!(bench.waits(1), Some(List::Conflicts));
+        assert_eq!(bench.ask(2, 0, Request::Renew { owner: 0, epoch: 1, ttl: 9 }), until(1000));
+        assert!(breaks_deadlock(&mut bench, 2));
+        assert!(!breaks_deadlock(&mut bench, 1));
+    }
+}

@@ -266,10 +266,10 @@ impl World<'_> {
 
     pub fn check_bases(&self, p: u8) -> Checked {
         let process = &self.processes[p as usize];
-        for (key, _, _) in process.changes.changes() {
-            let row = &self.rows[*key as usize];
+        for (key, _) in self.writes(p) {
+            let row = &self.rows[key as usize];
             check!(
-                process.bases[*key as usize] == row.version,
+                process.bases[key as usize] == row.version,
                 "P1",
                 "{} writes k{key} over a version that its change was not decided on",
                 process_in_words(p)

@@ -197,6 +197,9 @@ impl Encoder {
                 + 16 * u8::from(process.guards_overtaken)
                 + 32 * u8::from(process.advancing),
         );
+        for key in world.keys() {
+            self.flag(process.left_out[key as usize]);
+        }
         self.bytes.push(process.level as u8);
         self.put(process.floor);
         for key in world.keys().map(usize::from) {

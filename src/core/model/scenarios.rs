@@ -57,14 +57,14 @@ const GUARD: Statement = Guard { key: 0 };
 
 /// What may go wrong how often, and when the clock stops.
 #[derive(Clone, Copy)]
-struct Bounds {
+pub struct Bounds {
     last_tick: i64,
     aborts: u8,
     freezes: u8,
     crashes: u8,
 }
 
-const fn bounds(last_tick: i64, aborts: u8, freezes: u8, crashes: u8) -> Bounds {
+pub const fn bounds(last_tick: i64, aborts: u8, freezes: u8, crashes: u8) -> Bounds {
     Bounds { last_tick, aborts, freezes, crashes }
 }
 
@@ -106,7 +106,7 @@ macro_rules! scenarios {
     ($($(#[doc = $after:literal])* $name:ident($quick:expr, $full:expr): $rows:expr, $clients:expr;)*) => {
         $(
             $(#[doc = $after])*
-            fn $name(bounds: Bounds) -> Scenario {
+            pub fn $name(bounds: Bounds) -> Scenario {
                 scenario(stringify!($name), &$rows, &$clients, bounds)
             }
         )*
@@ -194,6 +194,9 @@ scenarios! {
     /// An acquire that needs no turn does not wait in the queue for a guard's commit.
     guard_and_a_second_acquire(bounds(2, 0, 0, 0), bounds(4, 1, 0, 0)): [held(A, 1, 1)],
         [(A, &[&[GUARD]]), (B, &[&[acquire(2), wait(2)]]), (C, &[&[wait(1)]])];
+    /// The same guard again, in a savepoint that goes.
+    guard_twice(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [held(A, 1, 2)],
+        [(A, &[&[GUARD, Savepoint, renew(2), GUARD, RollBackTo]]), (A, &[&[RELEASE]])];
     guard_and_force_release(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 3)],
         [(A, &[&[GUARD]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     /// Each guards what the other changes.
@@ -215,6 +218,9 @@ scenarios! {
     /// The sweeper beside the holder and one who takes over without waiting.
     sweeper(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 1)],
         [(A, &[&[renew(2)]]), (B, &[&[acquire(1)]]), (C, &[&[LAPSE], &[LAPSE]])];
+    /// A batch gives way on one key and lapses the other.
+    sweeper_with_a_batch(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 1), held(B, 1, 1)],
+        [(A, &[&[LAPSE, Lapse { key: 1 }]]), (B, &[&[acquire(1)]]), (C, &[&[WaitAcquire { key: 1, ttl: 1 }]])];
     sweeper_and_a_queue(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(C, 1, 1)],
         [(A, &[&[wait(1)]]), (B, &[&[wait(1)]]), (C, &[&[LAPSE], &[LAPSE]])];
     /// A lapse is not flushed: a crash may undo it.
@@ -235,6 +241,8 @@ scenarios! {
     /// The counter of a key without a row is not seen to fall when its first grant started from a lower floor.
     purge_beside_a_new_key(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [free(5), NO_ROW],
         [(A, &[&[PURGE]]), (B, &[&[Acquire { key: 1, ttl: 1 }], &[Acquire { key: 1, ttl: 1 }]]), (C, &[&[acquire(1)]])];
+    acquire_beside_a_force_release(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [held(A, 1, 1)],
+        [(A, &[&[wait(2)]]), (B, &[&[FORCE]])];
     force_release(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(A, 1, 3)],
         [(A, &[&[renew(3)]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     force_release_of_an_unowned_key(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [free(1)],

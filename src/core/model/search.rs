@@ -113,6 +113,22 @@ pub fn search(scenario: &Scenario, order: Order) -> Report {
     Report { states: visited.len(), steps, depth, took: began.elapsed(), violation }
 }
 
+/// The violation that is met on a given way, if any.
+pub fn holds_on_the_way(scenario: &Scenario, actions: &[Action]) -> Option<Trace> {
+    let mut world = World::new(scenario);
+    let mut possible = Vec::new();
+    for (i, action) in actions.iter().enumerate() {
+        world.actions(&mut possible);
+        let words = || in_words(scenario, &actions[..=i]);
+        assert!(possible.contains(action), "{action:?} cannot happen after {:#?}", words());
+        if let Err(violation) = world.apply(*action).and_then(|()| world.check_state()).and_then(|()| finishes(&world))
+        {
+            return Some(Trace { violation, words: words() });
+        }
+    }
+    None
+}
+
 pub fn in_words(scenario: &Scenario, actions: &[Action]) -> Vec<String> {
     let mut world = World::new(scenario);
     let mut words = Vec::new();

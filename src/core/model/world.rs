@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use crate::claim::{Ask, Change, Wait};
-use crate::commit::{Commit, CommitStep};
+use crate::commit::{Commit, CommitStep, Failure};
 use crate::guard::{GuardAnswer, Guarding};
-use crate::lease::{Lease, Request, State};
+use crate::lease::{Kind, Lease, Request, State};
 use crate::operation::{Answer, Next, Operation};
 use crate::rules::{Rule, rule};
 use crate::table::{Section, Storage, Tx, Wakes};
@@ -171,6 +171,8 @@ pub struct Process {
     pub guards_overtaken: bool,
     /// What it is to write into the floor.
     pub floor: i64,
+    /// By key: its commit has left that change out.
+    pub left_out: ByKey<bool>,
     pub advancing: bool,
 }
 
@@ -266,6 +268,7 @@ impl<'a> World<'a> {
                 guards_right: true,
                 guards_overtaken: false,
                 floor: 0,
+                left_out: [false; KEYS],
                 advancing: false,
             }
         });
@@ -416,7 +419,14 @@ impl<'a> World<'a> {
     }
 
     fn deletes(&self, p: u8) -> bool {
-        self.processes[p as usize].changes.changes().any(|(_, _, pending)| pending.change.lease.is_none())
+        self.writes(p).any(|(_, change)| change.lease.is_none())
+    }
+
+    /// The changes that a commit writes.
+    pub fn writes(&self, p: u8) -> impl Iterator<Item = (Key, Change<Owner>)> + '_ {
+        let process = &self.processes[p as usize];
+        let changes = process.changes.changes().map(|(key, _, pending)| (*key, pending.change));
+        changes.filter(|(key, _)| !process.left_out[*key as usize])
     }
 
     /// Whether a process is reading a row that has changed since it sampled the version.
@@ -594,6 +604,9 @@ impl<'a> World<'a> {
                 Statement::Guard { key } => {
                     let pending = self.processes[p as usize].changes.pending(&key).map(|pending| pending.change);
                     let mut guarding = Guarding::new(self.tx(p), key, World::hash(key), owner, told(key), pending);
+                    if let Some(known) = self.processes[p as usize].changes.same_guard(&key, owner, told(key)) {
+                        guarding = guarding.again(known.slot);
+                    }
                     if guarding.next() == Next::Sample {
                         guarding.sampled(self.version(key));
                         self.process(p).doing = Doing::Guarding { guarding, read: self.rows[key as usize] };
@@ -798,9 +811,8 @@ impl<'a> World<'a> {
                 self.check_bases(p)?;
                 if self.deletes(p) {
                     self.floor_lock = Some(p);
-                    let issued =
-                        self.processes[p as usize].changes.changes().filter(|(_, _, c)| c.change.lease.is_none());
-                    let issued = issued.map(|(_, _, c)| c.change.issued).max().unwrap_or(0);
+                    let deleted = self.writes(p).filter(|(_, change)| change.lease.is_none());
+                    let issued = deleted.map(|(_, change)| change.issued).max().unwrap_or(0);
                     let current = if rule(Rule::FloorGreatest) { self.floor } else { self.processes[p as usize].floor };
                     self.process(p).floor = current.max(issued);
                 }
@@ -811,8 +823,19 @@ impl<'a> World<'a> {
             }
             CommitStep::Sleep { .. } | CommitStep::Failed(_) => unreachable!("not asked for"),
         }
-        if let CommitStep::Failed(_) = commit.next() {
-            self.abort(p);
+        if let CommitStep::Failed(failure) = commit.next() {
+            let changes = &self.processes[p as usize].changes;
+            let gives_way = |key: &Key| changes.pending(key).is_some_and(|c| c.change.kind == Kind::Maintenance);
+            match failure {
+                // maintenance gives way to whoever took the key
+                Failure::Broken(key) | Failure::Stale(key) if gives_way(&key) => {
+                    self.say(p, || format!("leaves k{key} out of its commit"));
+                    self.process(p).left_out[key as usize] = true;
+                    commit.leave_out(&key);
+                    return self.commit(p, commit);
+                }
+                _ => self.abort(p),
+            }
         } else {
             self.process(p).doing = Doing::Committing(commit);
         }
@@ -858,8 +881,7 @@ impl<'a> World<'a> {
         } else {
             self.check_bases(p)?;
             self.check_guards(p)?;
-            let changes: Vec<(Key, Change<Owner>)> =
-                self.processes[p as usize].changes.changes().map(|(key, _, pending)| (*key, pending.change)).collect();
+            let changes: Vec<(Key, Change<Owner>)> = self.writes(p).collect();
             if self.deletes(p) {
                 self.floor = self.processes[p as usize].floor;
                 self.floor_lock = None;
@@ -884,7 +906,7 @@ impl<'a> World<'a> {
     fn only_lapses(&self, p: u8) -> bool {
         let process = &self.processes[p as usize];
         let lapses = |lease: Option<Lease<Owner>>| lease.is_some_and(|l| l.state == State::Lapsed);
-        !process.advancing && process.changes.changes().all(|(_, _, pending)| lapses(pending.change.lease))
+        !process.advancing && self.writes(p).all(|(_, change)| lapses(change.lease))
     }
 
     fn finish(&mut self, p: u8, committed: bool) {
@@ -922,6 +944,7 @@ impl<'a> World<'a> {
         process.floor = 0;
         process.bases.fill(0);
         process.snapshot = None;
+        process.left_out = [false; KEYS];
     }
 
     fn crash(&mut self, flushed: bool) -> Checked {

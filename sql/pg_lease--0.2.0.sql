@@ -1,4 +1,4 @@
--- pg_lease 0.1.0
+-- pg_lease 0.2.0
 
 \echo Use "CREATE EXTENSION pg_lease" to load this file. \quit
 
