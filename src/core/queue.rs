@@ -245,6 +245,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
+    /// Whether the watch over this process's queue is about to look: for the statistics.
+    pub fn watch_is_due(&self, proc: u32) -> bool {
+        let Waiter { entry, list, .. } = *self.waiter(proc);
+        let watch = if entry != NONE && list == List::Queue { self.entry(entry).watch } else { NONE };
+        watch != NONE && watch != proc && self.waiter(watch).until <= self.at.now
+    }
+
     /// Since when the head of the queue, if there is one, has had to look, or when it will.
     pub(crate) fn head_is_due(&self, entry: u32) -> Option<Time> {
         let head = self.entry(entry).queue.first;

@@ -137,10 +137,12 @@ pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
 /// A section of a process that may have slept, with what the statistics ask of it.
 pub fn look<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> (R, Look) {
     section(|section| {
-        let was_woken = layout::get().seat(proc::my_number()).woken.swap(false, Relaxed);
+        let me = proc::my_number();
+        let was_woken = layout::get().seat(me).woken.swap(false, Relaxed);
+        let about_to_be = section.watch_is_due(me);
         let result = f(section);
         let wakes = &section.wakes;
-        (result, Look { was_told: was_woken || wakes.reaped > 0, wakes_others: !wakes.is_empty() })
+        (result, Look { was_told: was_woken || about_to_be || wakes.reaped > 0, wakes_others: !wakes.is_empty() })
     })
 }
 
