@@ -57,13 +57,13 @@ foreach my $how (qw(function procedure both))
 
 # --- A head that stands still. The key comes up by a release, by an abort, by a lapse and by the deadline of an open change.
 my @late;
-foreach my $round (1 .. 5)
+foreach my $round (1 .. 2)
 {
 	foreach my $how (qw(release abort lapse deadline))
 	{
 		my ($holder, $head, $second) = map { session($node) } 1 .. 3;
 		my $key = "$how $round";
-		my $ttl = $how =~ /lapse|deadline/ ? '300 ms' : '1 hour';
+		my $ttl = $how =~ /lapse|deadline/ ? '2 s' : '1 hour'; # time to stop the head in
 		my $name = "round $round, a stopped head and a key that comes up by $how";
 
 		$holder->value('BEGIN') if $how =~ /abort|deadline/;
