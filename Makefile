@@ -49,6 +49,9 @@ NO_INSTALLCHECK = 1
 EXTRA_CLEAN = target/check
 # there is no LLVM bitcode of a Rust library (set before PGXS reads it from the server's configuration)
 override with_llvm = no
+# for scripts/check: PGXS empties it
+override PROVE_FLAGS := $(PROVE_FLAGS)
+export PROVE_FLAGS
 include $(PGXS)
 
 # What is built depends on the server's headers, so each kind of server has a library of its own. The dependencies
@@ -98,7 +101,7 @@ installcheck: $(if $(filter tap,$(CHECK)),$(TEST_LIB))
 
 # SQL and isolation tests on a server under valgrind, but for those in which a lease must outlast a few statements.
 # PG_CONFIG should be that of a server built with assertions and -DUSE_VALGRIND: then valgrind knows what palloc gives out.
-VALGRIND_REGRESS ?= 00_extension 20_arguments 21_interval 22_text 40_privileges
+VALGRIND_REGRESS ?= 20_arguments 21_interval 22_text 40_privileges
 VALGRIND_ISOLATION ?= in-flight same-owner serializable
 .PHONY: valgrind
 valgrind: test-install

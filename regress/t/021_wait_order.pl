@@ -57,7 +57,7 @@ foreach my $how (qw(function procedure both))
 
 # --- A head that stands still. The key comes up by a release, by an abort, by a lapse and by the deadline of an open change.
 my @late;
-foreach my $round (1 .. 5)
+foreach my $round (1 .. 2)
 {
 	foreach my $how (qw(release abort lapse deadline))
 	{

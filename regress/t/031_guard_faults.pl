@@ -59,7 +59,7 @@ foreach my $case (@points)
 				kill 'KILL', $writer->pid;
 				$writer->answer;
 				$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log_at);
-				$node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
+				$node->poll_query_until('postgres', undef, '') or die 'the server does not come back';
 				eval { $_->quit } foreach $writer, $holder;
 				$holder = session($node);
 			}
@@ -111,7 +111,7 @@ foreach my $fault ('cancel', 'terminate', 'kill')
 		$writer->answer;
 		eval { $other->answer };
 		$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log_at);
-		$node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
+		$node->poll_query_until('postgres', undef, '') or die 'the server does not come back';
 		row_is($node, "SELECT state_of('$key')", 'held w 1', "$name: the release did not happen");
 		row_is($node, "SELECT status FROM lease.release('$key', 'w', 1)", 'ok', "$name: it can be done now");
 	}

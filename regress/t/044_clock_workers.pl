@@ -70,7 +70,8 @@ my $epoch = $a->value(q{SELECT epoch FROM lease.inspect('frozen')});
 $b->send(q{SELECT acquired, epoch FROM lease.acquire('frozen', 'bob', '1 hour', '1 min')});
 wait_for_wait($node, $b);
 my $postmaster = (split /\n/, PostgreSQL::Test::Utils::slurp_file($node->data_dir . '/postmaster.pid'))[0];
-my @processes = ($postmaster, grep { PostgreSQL::Test::Utils::slurp_file("/proc/$_/stat") =~ /\) \w $postmaster / } map { m,/proc/(\d+), } glob '/proc/[0-9]*');
+# (others' processes may end meanwhile)
+my @processes = ($postmaster, grep { (eval { PostgreSQL::Test::Utils::slurp_file("/proc/$_/stat") } // '') =~ /\) \w $postmaster / } map { m,/proc/(\d+), } glob '/proc/[0-9]*');
 kill 'STOP', @processes;
 sleep 4;
 kill 'CONT', @processes;

@@ -1,5 +1,5 @@
 # What the extension takes for granted of PostgreSQL's insides, version by version, where no header promises it: the order of
-# transaction callbacks, and when a transaction counts as over.
+# transaction callbacks, when a transaction counts as over, what has been put away by then.
 # With the library of `make test-points`.
 # Proves: I1, I6, failure row "Client crashes mid-operation"
 
@@ -53,6 +53,17 @@ $b->answers(q{SELECT acquired, epoch FROM lease.acquire('order', 'bob', '1 hour'
 go_on();
 $a->answers(undef, '', 'and its own callback comes to what has gone on without it');
 row_is($node, q{SELECT state_of('seen'), state_of('order'), count(*) FROM lease.claims}, 'held ann 1|held bob 3|0', 'nothing was changed by that, nothing is left');
+
+# --- PostgreSQL puts statement_timeout away before a commit begins; a wait in pre-commit heeds it all the same.
+$a->value(q{SELECT lease.acquire('guarded', 'w', '1 hour')});
+$a->value(q{BEGIN; SET LOCAL pg_lease.test_points = 'sealed'; SELECT lease.guard('guarded', 'w', 1)});
+commit_up_to('sealed');
+$b->value(q{SET statement_timeout = '300 ms'; BEGIN; SELECT lease.release('guarded', 'w', 1)});
+$b->answers('COMMIT', '57014', 'statement_timeout ends a wait in pre-commit');
+$b->value(q{RESET statement_timeout});
+go_on();
+$a->answers(undef, '', 'the guarded commit goes on');
+row_is($node, q{SELECT state_of('guarded'), count(*) FROM lease.claims}, 'held w 1|0', 'and the release was undone');
 
 # --- A backend that is terminated with a transaction open runs the abort callback, with shared memory still there.
 $a->value(q{BEGIN; SELECT lease.acquire('terminated', 'ann', '1 hour')});
