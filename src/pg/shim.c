@@ -24,6 +24,7 @@
 #include "executor/tuptable.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
@@ -1092,7 +1093,9 @@ pgl_synchronous_commit_local(void)
 int64
 pgl_statement_timeout_left(void)
 {
-	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
+	/* background workers have the setting, but no timer */
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT) ||
+		!(MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER))
 		return -1;
 	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
 										   TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
