@@ -51,7 +51,8 @@ ALTER TABLE lease.entry
 	ADD CONSTRAINT entry_payload CHECK (state = 'h' OR payload IS NULL),
 	ADD CONSTRAINT entry_key_length CHECK (octet_length(key) BETWEEN 1 AND 255),
 	ADD CONSTRAINT entry_owner_length CHECK (octet_length(owner) BETWEEN 1 AND 255),
-	ADD CONSTRAINT entry_epoch CHECK (epoch > 0),
+	-- 2^62 + 2^61: above what advance_epochs can reach, and so far below the greatest bigint that no counting gets there
+	ADD CONSTRAINT entry_epoch CHECK (epoch BETWEEN 1 AND 6917529027641081856),
 	ADD CONSTRAINT entry_ttl CHECK (ttl > 0);
 
 COMMENT ON TABLE lease.entry IS 'One row per key; see lease.leases';
@@ -69,7 +70,7 @@ COMMENT ON COLUMN lease.entry.payload IS 'What the holder publishes about itself
 
 -- No row means 0. Not a row with 0: a restored dump would then bring in a second one.
 CREATE TABLE lease.epoch_floor (
-	floor bigint NOT NULL CONSTRAINT epoch_floor_floor CHECK (floor >= 0)
+	floor bigint NOT NULL CONSTRAINT epoch_floor_floor CHECK (floor BETWEEN 0 AND 6917529027641081856)
 ) WITH (vacuum_truncate = off);
 COMMENT ON TABLE lease.epoch_floor IS 'No key without a row in lease.entry ever had a greater epoch than this';
 

@@ -12,6 +12,7 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am_d.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation_d.h"
 #include "catalog/pg_database.h"
@@ -24,6 +25,7 @@
 #include "executor/tuptable.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
@@ -34,6 +36,7 @@
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -1092,7 +1095,9 @@ pgl_synchronous_commit_local(void)
 int64
 pgl_statement_timeout_left(void)
 {
-	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
+	/* background workers have the setting, but no timer */
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT) ||
+		!(MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER))
 		return -1;
 	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
 										   TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
@@ -1343,13 +1348,45 @@ pgl_pending_message(void)
 static ProcessUtility_hook_type previous_utility = NULL;
 static PglUtility utility_callback = NULL;
 
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple;
+	bool		may;
+
+	if (superuser())
+		return true;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	may = HeapTupleIsValid(tuple) && ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return may;
+}
+
+/* Nobody who could not run the command gets a sweeper out of the way with it */
+static bool
+may_need_database(Oid oid, bool as_template)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(oid));
+	Form_pg_database database;
+	bool		may;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	database = (Form_pg_database) GETSTRUCT(tuple);
+	may = has_privs_of_role(GetUserId(), database->datdba) ||
+		(as_template && database->datistemplate && may_create_databases());
+	ReleaseSysCache(tuple);
+	return may;
+}
+
 static void
-tell_database(const char *name)
+tell_database(const char *name, bool as_template)
 {
 	/* no name, no such database, no right to it: the command itself says so */
 	Oid			oid = name ? get_database_oid(name, true) : InvalidOid;
 
-	if (OidIsValid(oid))
+	if (OidIsValid(oid) && may_need_database(oid, as_template))
 		utility_callback(PGL_NEEDS_DATABASE, oid);
 }
 
@@ -1361,7 +1398,7 @@ watch_command(Node *command)
 	switch (nodeTag(command))
 	{
 		case T_DropdbStmt:
-			tell_database(((DropdbStmt *) command)->dbname);
+			tell_database(((DropdbStmt *) command)->dbname, false);
 			break;
 		case T_CreatedbStmt:
 			{
@@ -1374,17 +1411,17 @@ watch_command(Node *command)
 					if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
 						source = defGetString(option);
 				}
-				tell_database(source);
+				tell_database(source, true);
 				break;
 			}
 		case T_RenameStmt:
 			if (((RenameStmt *) command)->renameType == OBJECT_DATABASE)
-				tell_database(((RenameStmt *) command)->subname);
+				tell_database(((RenameStmt *) command)->subname, false);
 			break;
 		case T_AlterDatabaseStmt:
 			foreach(cell, ((AlterDatabaseStmt *) command)->options)
 				if (strcmp(((DefElem *) lfirst(cell))->defname, "tablespace") == 0)
-					tell_database(((AlterDatabaseStmt *) command)->dbname);
+					tell_database(((AlterDatabaseStmt *) command)->dbname, false);
 			break;
 		case T_CreateExtensionStmt:
 			{

@@ -264,7 +264,7 @@ extern void pgl_commit_and_begin(void);
 extern bool pgl_synchronous_commit_off(void);
 /* raises */
 extern void pgl_synchronous_commit_local(void);
-/* Milliseconds, 0: over; negative: statement_timeout is off, or PostgreSQL's own timer runs */
+/* Milliseconds, 0: over; negative: statement_timeout is off or not in force here, or PostgreSQL's own timer runs */
 extern int64 pgl_statement_timeout_left(void);
 
 /* The context that was current */

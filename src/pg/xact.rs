@@ -129,7 +129,7 @@ pub fn release_catalog_snapshot() {
 }
 
 /// What is left of statement_timeout, in milliseconds (0: it is over), where PostgreSQL has put its timer away
-/// although the statement goes on: in pre-commit. None: it is off, or the timer runs.
+/// although the statement goes on: in pre-commit. None: it is off, the timer runs, or the process has no such timer.
 pub fn statement_timeout_left() -> Option<i64> {
     // SAFETY: reads settings and the clock.
     let left = unsafe { sys::pgl_statement_timeout_left() };

@@ -115,7 +115,7 @@ impl<'a> Sleeper<'a> {
             ms => self.began + ms * 1000,
         };
         let mut left = until.min(give_up).since(now).min(self.deadlock_check - steady).min(lock_timeout - steady);
-        if let Some(ms) = xact::statement_timeout_left() {
+        if let Some(ms) = self.statement_timeout_left() {
             left = left.min(ms * 1000);
         }
         // a look at the table may have taken one
@@ -125,7 +125,7 @@ impl<'a> Sleeper<'a> {
         let timed_out =
             sleep.timed(milliseconds, self.purpose.event()).inspect_err(|_| Counter::CancelledWaits.add(1))?;
 
-        if xact::statement_timeout_left().is_some_and(|ms| ms <= 0) {
+        if self.statement_timeout_left().is_some_and(|ms| ms <= 0) {
             Counter::CancelledWaits.add(1);
             return Err(fail::statement_timeout());
         }
@@ -148,6 +148,14 @@ impl<'a> Sleeper<'a> {
         }
         self.ticked = timed_out && shared::at().now < until.min(give_up);
         Ok(())
+    }
+
+    /// In a call PostgreSQL's own timer runs, or the setting is not in force: it was made inside the statement.
+    fn statement_timeout_left(&self) -> Option<i64> {
+        match self.purpose {
+            Purpose::Commit => xact::statement_timeout_left(),
+            Purpose::Acquire { .. } | Purpose::Change { .. } => None,
+        }
     }
 
     fn key(&self) -> Option<Key> {
