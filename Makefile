@@ -101,8 +101,8 @@ installcheck: $(if $(filter tap,$(CHECK)),$(TEST_LIB))
 
 # SQL and isolation tests on a server under valgrind, but for those in which a lease must outlast a few statements.
 # PG_CONFIG should be that of a server built with assertions and -DUSE_VALGRIND: then valgrind knows what palloc gives out.
-VALGRIND_REGRESS ?= 20_arguments 21_interval 22_text 40_privileges
-VALGRIND_ISOLATION ?= in-flight same-owner serializable
+VALGRIND_REGRESS ?= 20_arguments 21_interval 22_text 32_procedures 34_force_release 35_fence 40_privileges
+VALGRIND_ISOLATION ?= fence guard in-flight same-owner serializable
 .PHONY: valgrind
 valgrind: test-install
 	@VALGRIND=yes CHECK="regress isolation" REGRESS="$(VALGRIND_REGRESS)" ISOLATION="$(VALGRIND_ISOLATION)" \
