@@ -230,8 +230,7 @@ SET TRANSACTION READ ONLY;
 SELECT pg_sleep(1);
 COMMIT;
 
--- Read-only for a while only, by a savepoint or a function's setting: the transaction may write after, so it is judged.
-CREATE FUNCTION guard_read_only(epoch bigint) RETURNS boolean LANGUAGE sql SET transaction_read_only = on AS $$ SELECT lease.guard('g brief', 'ann', $1) IS NOT NULL $$;
+-- Read-only for a while only: the transaction may write after, so it is judged. (By a function's setting: 36_guard_setting.)
 SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
 BEGIN;
 SAVEPOINT s;
@@ -241,24 +240,12 @@ RELEASE s;
 INSERT INTO guarded VALUES (30);
 SELECT pg_sleep(1);
 COMMIT;
-SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
-BEGIN;
-INSERT INTO guarded VALUES (30);
-SELECT guard_read_only(8);
-SELECT pg_sleep(1);
-COMMIT;
-SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
-BEGIN;
-SELECT guard_read_only(9);
-INSERT INTO guarded VALUES (30);
-SELECT pg_sleep(1);
-COMMIT;
 SELECT count(*) FROM guarded WHERE n = 30;
 -- read-only throughout, in a savepoint or not: at the call only
 SELECT epoch FROM lease.acquire('g brief', 'ann', '1 s');
 BEGIN READ ONLY;
 SAVEPOINT s;
-SELECT lease.guard('g brief', 'ann', 10) IS NOT NULL AS guarded;
+SELECT lease.guard('g brief', 'ann', 8) IS NOT NULL AS guarded;
 RELEASE s;
 SELECT pg_sleep(1);
 COMMIT;
@@ -293,4 +280,4 @@ SELECT state_of('g');
 
 DROP PROCEDURE guard_steps;
 DROP TABLE later, guarded;
-DROP FUNCTION guard_later, guard_read_only;
+DROP FUNCTION guard_later;
