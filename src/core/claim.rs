@@ -718,6 +718,18 @@ mod tests {
         assert!(bench.is_clean());
     }
 
+    /// I2: nor is it by whoever broke the claim with a change of another kind.
+    #[test]
+    fn what_was_told_is_carried_over_a_broken_claim() {
+        let mut bench = Bench::held(1000);
+        assert!(is_granted(bench.ask(1, 0, acquire(0, 100))));
+        bench.now = 100;
+        let Outcome::Granted(renewed) = bench.ask(2, 0, renew(0, 1, 500)) else { panic!() };
+        assert_eq!((renewed.lease.unwrap().epoch, renewed.issued), (1, 2));
+        let Outcome::Granted(anew) = bench.ask(2, 0, acquire(0, 100)) else { panic!() };
+        assert_eq!(anew.lease.unwrap().epoch, 3);
+    }
+
     /// Rule 9: past its deadline a change does not commit, broken or not.
     #[test]
     fn a_change_does_not_commit_late() {

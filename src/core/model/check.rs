@@ -176,7 +176,8 @@ impl World<'_> {
             Answer::Granted(change) => {
                 let visible = matches!(seen, Some(Seen::Pending(_))) || self.in_snapshot(p, key, read);
                 check!(visible, "P8", "granted on a row that the transaction's snapshot does not show");
-                let same = matches!(verdict, Verdict::Change { lease, .. } if like(lease, change.lease));
+                let same = matches!(verdict, Verdict::Change { lease, kind, .. }
+                    if like(lease, change.lease) && (change.kind == kind || change.kind == Kind::Transition));
                 check!(same, "P8", "granted {change:?}, but the state at that instant says {verdict:?}");
                 if let Request::Acquire { owner, .. } = ask.request {
                     self.check_turn(p, key, lease.as_ref(), owner, before)?;

@@ -143,6 +143,7 @@ impl Encoder {
         if world.rows[key as usize].lease.is_none() && claim.kind != Kind::HandOff {
             self.put(claim.from);
         }
+        self.bytes.push(claim.owner.unwrap_or(255));
         let current = claim.generation == world.shared.head.generation;
         self.bytes.push(u8::from(claim.sealed) + 2 * u8::from(claim.announced) + 4 * u8::from(current));
     }

@@ -148,18 +148,18 @@ scenarios! {
     queue_of_three(bounds(1, 0, 0, 0), bounds(2, 0, 1, 0)): [held(A, 1, 1)],
         [(A, &[&[RELEASE]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     /// A head, a second or a holder that stops keeps nobody longer than the grace.
-    stopped_in_a_queue(bounds(3, 0, 1, 0), bounds(5, 1, 1, 0)): [held(A, 1, 1)],
+    stopped_in_a_queue(bounds(3, 0, 1, 0), bounds(5, 1, 1, 1)): [held(A, 1, 1)],
         [(A, &[&[RELEASE]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     /// The queue of a key that nobody has ever held, behind an open transaction.
-    queue_behind_a_claim(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [NO_ROW],
+    queue_behind_a_claim(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [NO_ROW],
         [(A, &[&[acquire(2)]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     /// Who does not wait does not pass those who do.
-    newcomer(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [free(1)],
+    newcomer(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [free(1)],
         [(A, &[&[acquire(2)]]), (B, &[&[wait(1)]]), (C, &[&[acquire(1)]])];
-    newcomer_after_a_lapse(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 1)],
+    newcomer_after_a_lapse(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 1)],
         [(A, &[&[renew(2)]]), (B, &[&[wait(1)]]), (C, &[&[acquire(1)]])];
     /// A renewal that brings the end of the lease forward.
-    renew_to_an_earlier_end(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 3)],
+    renew_to_an_earlier_end(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 3)],
         [(A, &[&[renew(1)]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     /// The same within one transaction: the claim's deadline comes forward.
     lowered_deadline(bounds(4, 1, 1, 1), bounds(6, 2, 1, 1)): [free(1)],
@@ -172,16 +172,16 @@ scenarios! {
     release_and_acquire(bounds(4, 1, 1, 0), bounds(5, 2, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[RELEASE, acquire(2)]]), (B, &[&[wait(2)], &[RELEASE]])];
     /// One owner in two sessions.
-    same_owner_twice(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 2)],
+    same_owner_twice(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[renew(2)]]), (A, &[&[acquire(1)]]), (B, &[&[wait(1)]])];
     /// A holder's own calls do not stand in the queue behind those who want its lease.
-    holder_beside_the_queue(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 2)],
+    holder_beside_the_queue(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[renew(3)]]), (A, &[&[RELEASE]]), (B, &[&[wait(1)]])];
     guard_and_release(bounds(3, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[GUARD]]), (A, &[&[RELEASE]]), (B, &[&[acquire(1)]])];
-    guard_release_and_a_queue(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 2)],
+    guard_release_and_a_queue(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[GUARD]]), (A, &[&[RELEASE]]), (B, &[&[wait(1)]])];
-    guard_and_takeover(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 1)],
+    guard_and_takeover(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 1)],
         [(A, &[&[GUARD]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     guard_and_renew(bounds(4, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 1)],
         [(A, &[&[GUARD]]), (A, &[&[renew(2)]]), (B, &[&[acquire(1)]])];
@@ -197,16 +197,16 @@ scenarios! {
     /// The same guard again, in a savepoint that goes.
     guard_twice(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[GUARD, Savepoint, renew(2), GUARD, RollBackTo]]), (A, &[&[RELEASE]])];
-    guard_and_force_release(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 3)],
+    guard_and_force_release(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 3)],
         [(A, &[&[GUARD]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     /// Each guards what the other changes.
     crossed_guards(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [held(A, 1, 2), held(A, 1, 2)],
         [(A, &[&[GUARD, Release { key: 1 }]]), (A, &[&[Guard { key: 1 }, RELEASE]])];
-    crossed_guards_of_three(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(A, 1, 2)],
+    crossed_guards_of_three(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[GUARD, RELEASE]]), (A, &[&[GUARD]]), (A, &[&[RELEASE]])];
     savepoint_with_a_later_deadline(bounds(4, 1, 1, 1), bounds(5, 2, 1, 1)): [free(1)],
         [(A, &[&[acquire(1), Savepoint, acquire(3), RollBackTo]]), (B, &[&[wait(1)]])];
-    savepoint_with_the_only_change(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(B, 1, 1)],
+    savepoint_with_the_only_change(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(B, 1, 1)],
         [(A, &[&[Savepoint, acquire(2), RollBackTo]]), (B, &[&[wait(1)]]), (C, &[&[wait(1)]])];
     savepoint_released(bounds(4, 1, 1, 1), bounds(5, 2, 1, 1)): [held(A, 1, 1)],
         [(A, &[&[renew(2), Savepoint, RELEASE, ReleaseSavepoint]]), (B, &[&[wait(1)]])];
@@ -216,19 +216,22 @@ scenarios! {
     savepoint_with_a_guard(bounds(3, 1, 1, 0), bounds(5, 2, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[Savepoint, GUARD, RollBackTo, acquire(1)]]), (A, &[&[RELEASE]])];
     /// The sweeper beside the holder and one who takes over without waiting.
-    sweeper(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [held(A, 1, 1)],
+    sweeper(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 1)],
         [(A, &[&[renew(2)]]), (B, &[&[acquire(1)]]), (C, &[&[LAPSE], &[LAPSE]])];
     /// A batch gives way on one key and lapses the other.
     sweeper_with_a_batch(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 1), held(B, 1, 1)],
         [(A, &[&[LAPSE, Lapse { key: 1 }]]), (B, &[&[acquire(1)]]), (C, &[&[WaitAcquire { key: 1, ttl: 1 }]])];
-    sweeper_and_a_queue(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(C, 1, 1)],
+    /// What began as maintenance and went on as a grant is a grant.
+    lapse_and_acquire(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [held(B, 1, 1)],
+        [(A, &[&[LAPSE, acquire(2)]]), (B, &[&[acquire(1)]])];
+    sweeper_and_a_queue(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(C, 1, 1)],
         [(A, &[&[wait(1)]]), (B, &[&[wait(1)]]), (C, &[&[LAPSE], &[LAPSE]])];
     /// A lapse is not flushed: a crash may undo it.
     sweeper_and_a_crash(bounds(3, 0, 0, 1), bounds(4, 1, 0, 1)): [held(A, 1, 1)],
         [(A, &[&[renew(1)]]), (B, &[&[acquire(1)]]), (C, &[&[LAPSE]])];
     purge(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [free(3)],
         [(A, &[&[acquire(1)], &[RELEASE]]), (B, &[&[PURGE]]), (C, &[&[PURGE]])];
-    purge_and_a_queue(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(A, 3, 1)],
+    purge_and_a_queue(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 3, 1)],
         [(A, &[&[RELEASE]]), (B, &[&[wait(1)]]), (C, &[&[PURGE], &[PURGE]])];
     purge_and_a_crash(bounds(2, 0, 0, 1), bounds(3, 1, 0, 1)): [held(A, 3, 1)],
         [(A, &[&[RELEASE]]), (B, &[&[acquire(1)]]), (C, &[&[LAPSE], &[PURGE]])];
@@ -243,19 +246,19 @@ scenarios! {
         [(A, &[&[PURGE]]), (B, &[&[Acquire { key: 1, ttl: 1 }], &[Acquire { key: 1, ttl: 1 }]]), (C, &[&[acquire(1)]])];
     acquire_beside_a_force_release(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [held(A, 1, 1)],
         [(A, &[&[wait(2)]]), (B, &[&[FORCE]])];
-    force_release(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(A, 1, 3)],
+    force_release(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 3)],
         [(A, &[&[renew(3)]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
-    force_release_of_an_unowned_key(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [free(1)],
+    force_release_of_an_unowned_key(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [free(1)],
         [(A, &[&[acquire(3)]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     /// Nothing is written, but an open change of the key ends.
-    force_release_of_a_new_key(bounds(3, 1, 0, 0), bounds(4, 1, 1, 0)): [NO_ROW],
+    force_release_of_a_new_key(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [NO_ROW],
         [(A, &[&[acquire(3)]]), (B, &[&[FORCE]]), (C, &[&[wait(1)]])];
     two_keys(bounds(3, 1, 1, 0), bounds(4, 2, 1, 1)): [free(1), free(1)],
         [(A, &[&[acquire(2), Acquire { key: 1, ttl: 2 }]]), (B, &[&[Acquire { key: 1, ttl: 1 }, acquire(1)]])];
     /// Two wait for each other's claim.
     deadlock(bounds(3, 1, 1, 0), bounds(5, 1, 1, 1)): [free(1), free(1)],
         [(A, &[&[wait(2), WaitAcquire { key: 1, ttl: 2 }]]), (B, &[&[WaitAcquire { key: 1, ttl: 1 }, wait(1)]])];
-    deadlock_with_a_holder(bounds(2, 1, 0, 0), bounds(3, 1, 1, 0)): [held(A, 1, 3), free(1)],
+    deadlock_with_a_holder(bounds(2, 1, 0, 0), bounds(3, 1, 1, 1)): [held(A, 1, 3), free(1)],
         [(A, &[&[renew(3), WaitAcquire { key: 1, ttl: 2 }]]), (A, &[&[WaitAcquire { key: 1, ttl: 2 }, RELEASE]]), (B, &[&[wait(1)]])];
     advance_epochs(bounds(3, 1, 0, 0), bounds(4, 1, 1, 1)): [held(A, 1, 2)],
         [(A, &[&[renew(2)]]), (B, &[&[wait(1)]]), (C, &[&[AdvanceEpochs]])];

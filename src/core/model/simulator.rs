@@ -12,6 +12,8 @@ use crate::time::Time;
 const PROCESSES: u64 = 8;
 const SEEDS: u64 = 4000;
 const LAST_TICK: i64 = 80;
+/// A run takes some hundreds.
+const MOST_STEPS: u64 = 20_000;
 
 /// SplitMix64.
 struct Random(u64);
@@ -118,6 +120,7 @@ fn run(seed: u64, in_words: bool) -> Result<u64, Violation> {
         }
         steps += 1;
         result?;
+        check!(steps < MOST_STEPS, "P7", "everybody runs and nobody gets anywhere");
         world.check_state()
     };
     loop {
