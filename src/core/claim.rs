@@ -193,7 +193,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                 if rule(Rule::Version) && self.version(ask.hash) != *version {
                     return Outcome::Again;
                 }
-                // a purge may be committing, and what is shown of the floor after it must not be undercut
+                // what is shown of a floor that is being raised must not be undercut
                 (*lease, self.memory.head.floor.max(*floor), None, *in_snapshot)
             }
         };
@@ -398,6 +398,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             issued,
             from,
             sealed: false,
+            raises: false,
             announced: false,
             generation,
             since,
@@ -418,7 +419,11 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     /// `acquirable_from`: as the state that now stands says; `None` if the head has to find out.
     pub(crate) fn end_claim(&mut self, index: u32, acquirable_from: Option<Time>) {
         let hash = self.entry(index).hash;
-        let (issued, owner) = self.entry_mut(index).claim.take().map_or((0, None), |c| (c.issued, c.owner));
+        let claim = self.entry_mut(index).claim.take();
+        if claim.is_some_and(|c| c.raises) {
+            self.floor_is_raised();
+        }
+        let (issued, owner) = claim.map_or((0, None), |c| (c.issued, c.owner));
         self.bump(hash);
         self.wake_conflicts(index);
         match acquirable_from {
@@ -485,7 +490,13 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         for s in stakes {
             self.seal_claim(s);
-            self.memory.head.floor = self.memory.head.floor.max(s.floor);
+            if s.floor > 0
+                && let Some(index) = self.find(&s.key, s.hash)
+                && let Some(claim) = self.entry_mut(index).claim.as_mut()
+            {
+                claim.raises = true;
+                self.raise_floor(s.floor);
+            }
         }
         for g in guards {
             self.memory.guards[g.slot as usize].sealed = true;
@@ -521,15 +532,38 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
     }
 
-    /// All epochs are being raised, the floor to `floor` (rule 16): what was decided before cannot commit.
+    /// All epochs are about to be raised, the floor to `floor` (rule 16): what was decided before cannot commit.
     ///
-    /// To be called when the table is locked against commits, and again when the new epochs are visible: what is decided in
-    /// between may have read the old ones.
+    /// To be called once the lease table is locked against commits; whatever comes of it, [`Section::advanced`] has to follow.
     pub fn advance(&mut self, floor: i64) {
         self.memory.head.generation += 1;
-        self.memory.head.floor = self.memory.head.floor.max(floor);
-        self.memory.versions.iter_mut().for_each(|version| *version += 1);
+        self.raise_floor(floor);
+    }
+
+    /// The new epochs are visible, or will not come: what was decided since may have read the old ones.
+    pub fn advanced(&mut self) {
+        self.memory.head.generation += 1;
+        self.floor_is_raised();
+        self.move_versions();
         self.wake_all();
+    }
+
+    fn raise_floor(&mut self, floor: i64) {
+        self.memory.head.raising += 1;
+        self.memory.head.floor = self.memory.head.floor.max(floor);
+    }
+
+    /// One of those who raise a floor has ended. With the last of them, what was read of the floor before is out of date.
+    fn floor_is_raised(&mut self) {
+        self.memory.head.raising -= 1;
+        if self.memory.head.raising == 0 {
+            self.memory.head.floor = 0;
+            self.move_versions();
+        }
+    }
+
+    fn move_versions(&mut self) {
+        self.memory.versions.iter_mut().for_each(|version| *version += 1);
     }
 
     /// A savepoint is rolled back: the claim goes back to what it was for the change now on top, or ends (rule 7).
@@ -934,9 +968,14 @@ mod tests {
         bench.ask(1, 0, renew(0, 1, 5000));
         bench.section(|section| section.advance(50));
         assert_eq!(bench.seal(1), CommitStep::Failed(Failure::Stale(0)));
-        // a key without a row starts above the new floor at once
-        let Outcome::Granted(change) = bench.ask(2, 1, acquire(2, 9)) else { panic!() };
+        // a key without a row starts above the new floor at once, and does not commit on the old epochs
+        let Outcome::Granted(change) = bench.ask(2, 1, acquire(2, 900)) else { panic!() };
         assert_eq!(change.lease.unwrap().epoch, 51);
+        bench.woken.clear();
+        bench.wait(3, 1, 50);
+        bench.section(|section| section.advanced());
+        assert_eq!(bench.woken, [3]);
+        assert_eq!(bench.seal(2), CommitStep::Failed(Failure::Stale(1)));
     }
 
     /// force_release ends any unsealed change, with a row or without.
@@ -1064,5 +1103,12 @@ mod tests {
         assert_eq!(change.lease.unwrap().epoch, 10);
         bench.commit(1);
         assert_eq!(bench.rows[&1].epoch, 1);
+        // when the purge has ended, the floor in the table is what counts
+        let (me, version) = (bench.tx(2), bench.section(|section| section.version(3)));
+        bench.become_visible(2);
+        bench.finish(me, true);
+        assert_ne!(bench.section(|section| section.version(3)), version, "who read it before reads it again");
+        let Outcome::Granted(change) = bench.ask(2, 4, acquire(2, 50)) else { panic!() };
+        assert_eq!(change.lease.unwrap().epoch, 1, "this table has no floor");
     }
 }

@@ -278,6 +278,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             issued,
             from: i64::MAX,
             sealed: false,
+            raises: false,
             announced: false,
             generation: self.memory.head.generation,
             since: self.at.now,

@@ -43,6 +43,8 @@ pub struct Claim<O> {
     pub from: i64,
     /// Its transaction is committing: nobody may break it while that transaction runs.
     pub sealed: bool,
+    /// Its commit raises the floor.
+    pub(crate) raises: bool,
     /// Its commit waits for sealed guards; no new guard of the key is sealed before it (rule 9).
     pub announced: bool,
     /// What `Head::generation` was when it was taken (rule 16).
@@ -171,7 +173,9 @@ pub struct Head {
     pub(crate) next_serial: u64,
     /// Raised by advance_epochs: a change decided under an older one cannot commit (rule 16).
     pub generation: u64,
-    /// What purges have raised the floor to, or are about to: no key without a row starts below it.
+    /// While commits raise a floor: how many claims and advances, and to what at most. No key without a row starts below it
+    /// meanwhile, as the new floor may be visible already.
+    pub(crate) raising: u32,
     pub(crate) floor: i64,
     /// How many keys transactions are changing or guarding, and how many may be at once. There are more entries than that:
     /// one for each process, which may wait for a key that nobody is changing.
@@ -183,7 +187,16 @@ pub struct Head {
 
 impl Default for Head {
     fn default() -> Self {
-        Head { next_serial: 1, generation: 0, floor: 0, occupied: 0, limit: 0, free_entry: NONE, free_guard: NONE }
+        Head {
+            next_serial: 1,
+            generation: 0,
+            raising: 0,
+            floor: 0,
+            occupied: 0,
+            limit: 0,
+            free_entry: NONE,
+            free_guard: NONE,
+        }
     }
 }
 
@@ -470,6 +483,7 @@ mod tests {
             issued: 0,
             from: 0,
             sealed: false,
+            raises: false,
             announced: false,
             generation: 0,
             since: Time(0),

@@ -43,6 +43,7 @@ impl Encoder {
         self.put(world.now);
         self.put(world.floor);
         self.put(world.shared.head.floor);
+        self.put(world.shared.head.raising.into());
         for key in world.keys().map(usize::from) {
             self.row(&world.rows[key]);
             self.flag(world.durable[key] == world.rows[key]);
@@ -145,7 +146,8 @@ impl Encoder {
         }
         self.bytes.push(claim.owner.unwrap_or(255));
         let current = claim.generation == world.shared.head.generation;
-        self.bytes.push(u8::from(claim.sealed) + 2 * u8::from(claim.announced) + 4 * u8::from(current));
+        let flags = [claim.sealed, claim.announced, current, claim.raises];
+        self.bytes.push(flags.iter().fold(0, |bits, flag| 2 * bits + u8::from(*flag)));
     }
 
     fn kind(&mut self, kind: Kind) {

@@ -912,12 +912,12 @@ impl<'a> World<'a> {
     fn finish(&mut self, p: u8, committed: bool) {
         let (me, at) = (self.tx(p), self.at());
         let changes = std::mem::take(&mut self.process(p).changes);
-        let advanced = committed && self.processes[p as usize].advancing;
+        // what it began it ends, committed or not
+        let advanced = self.processes[p as usize].advancing && self.table_lock == Some(p);
         let guards: Vec<_> = changes.guards().collect();
-        let floor = self.floor;
         self.section(|section| {
             if advanced {
-                section.advance(floor);
+                section.advanced();
             }
             section.finish(me, changes.outcomes(committed, at), &guards);
         });
