@@ -443,7 +443,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             if !self.owns(me, &s.key, s.hash, s.serial) || (s.kind != Kind::Maintenance && s.deadline <= self.at.now) {
                 return Sealing::Broken(s.key);
             }
-            if s.generation != self.memory.head.generation {
+            if rule(Rule::Generation) && s.generation != self.memory.head.generation {
                 return Sealing::Stale(s.key);
             }
         }
@@ -582,8 +582,10 @@ impl<K: Id, O: Id> Section<'_, K, O> {
                     claim.kind = kind;
                     claim.deadline = deadline;
                     let breakable_from = claim.breakable_from();
-                    self.wake_conflicts(index);
-                    self.alert_head(index, breakable_from);
+                    if rule(Rule::SavepointWakes) {
+                        self.wake_conflicts(index);
+                        self.alert_head(index, breakable_from);
+                    }
                 }
             }
         }

@@ -19,6 +19,8 @@ pub(crate) enum Rule {
     LoweredDeadline,
     /// 7: a savepoint's rollback gives the claim its former kind and deadline, or ends it.
     SavepointRestores,
+    /// 7: and wakes those whose timers are set to what it was.
+    SavepointWakes,
     /// 9: a commit seals everything or nothing.
     AllOrNothing,
     /// 10: guards are judged anew after the seal.
@@ -29,6 +31,8 @@ pub(crate) enum Rule {
     OnePurge,
     /// 12: who leaves the head of a queue wakes the next.
     PassTheTurn,
+    /// 16: what was decided before all epochs were raised cannot commit.
+    Generation,
 }
 
 /// Whether a rule is in force: always, outside the tests.

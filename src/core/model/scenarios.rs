@@ -372,8 +372,10 @@ rules_are_needed! {
     waking_for_a_lowered_deadline: [Rule::LoweredDeadline], ["P6"], lowered_deadline(bounds(4, 0, 0, 0));
     a_savepoint_gives_back: [Rule::SavepointRestores], ["P4", "P6"], savepoint_with_a_later_deadline(bounds(4, 0, 1, 0));
     a_savepoint_ends_the_claim: [Rule::SavepointRestores], ["P4", "P6"], savepoint_with_the_only_change(bounds(3, 0, 0, 0));
+    waking_after_a_savepoint: [Rule::SavepointWakes], ["P6"], savepoint_with_a_later_deadline(bounds(4, 0, 0, 0));
     sealing_all_or_nothing: [Rule::AllOrNothing], ["P7"], crossed_guards(bounds(2, 0, 0, 0));
     guards_judged_anew: [Rule::GuardsAnew], ["P3"], guard_and_release(bounds(2, 0, 0, 0));
     the_greatest_floor: [Rule::FloorGreatest, Rule::OnePurge], ["P2"], purge_of_two_keys(bounds(1, 0, 0, 0));
     passing_the_turn_on: [Rule::PassTheTurn], ["P6"], queue(bounds(3, 1, 0, 0));
+    the_generation: [Rule::Generation], ["P1", "P2"], advance_epochs(bounds(3, 0, 0, 0));
 }
