@@ -29,17 +29,30 @@ sub swept
 my $workers = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_lease%'};
 my $node = lease_cluster('restarts', conf => "dynamic_library_path = '$ENV{PG_LEASE_TEST_LIBDIR}:\$libdir'\nshared_preload_libraries = '$ENV{PG_LEASE_TEST_LIBDIR}/pg_lease'\n");
 
-# --- Leases that end while the server is down.
+# --- Leases that end while the server is down, in three databases. There are also one that does not let anybody in and one whose
+# removal was interrupted; the last with leases is looked into after them.
+$node->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE template0") foreach ('middle', 'closed', 'half_dropped');
+create_lease($node, 'middle');
+$node->safe_psql('postgres', q{ALTER DATABASE closed ALLOW_CONNECTIONS false; UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'half_dropped'});
+$node->safe_psql('postgres', 'CREATE DATABASE last TEMPLATE template0');
+create_lease($node, 'last');
 foreach my $mode ('fast', 'immediate')
 {
 	$node->safe_psql('postgres', q{SELECT lease.acquire('over', 'ann', '900 ms'), lease.acquire('held', 'ann', '1 hour')});
+	$node->safe_psql($_, q{SELECT lease.acquire('over', 'ann', '900 ms')}) foreach ('middle', 'last');
 	my $epochs = value($node, q{SELECT key, epoch FROM lease.entry WHERE key IN ('over', 'held') ORDER BY key});
 	$node->stop($mode);
 	sleep 1;
+	my $log_at = -s $node->logfile;
 	$node->start;
 	swept($node, "key = 'over'", "$mode: a lease that ended while the server was down is swept, without a call (D3)");
 	row_is($node, q{SELECT key, epoch FROM lease.entry WHERE key IN ('over', 'held') ORDER BY key}, $epochs, "$mode: epochs are what they were (D2)");
 	row_is($node, q{SELECT state_of('held') LIKE 'held ann %'}, 't', "$mode: a held lease is held (R1)");
+	ok($node->poll_query_until('last', q{SELECT state = 'l' FROM lease.entry WHERE key = 'over'}), "$mode: so is one of the last database");
+	# of three sweepers, one after the other; a database that was forgotten until somebody looks again takes ten seconds
+	row_is($node, q{SELECT count(*), max(backend_start) - min(backend_start) < '10 s' FROM pg_stat_activity WHERE backend_type = 'pg_lease sweeper'}, '3|t', "$mode: and no database waits for another's turn");
+	my $refused = qr/FATAL: .*(?:invalid database|not currently accepting connections)/;
+	unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at), $refused, "$mode: nobody knocks at the door of those that let nobody in");
 }
 
 # --- The server falls over in the middle of a sweep.

@@ -328,10 +328,19 @@ pub fn attach(database: u32) -> bool {
         slot.forget_deadlines();
         slot.proc.store(proc, Relaxed);
         slot.pid.store(pid, Relaxed);
-        slot.status.store(Status::Running as u32, Relaxed);
+        slot.status.store(Status::Starting as u32, Relaxed);
         Some(())
     });
     attached.is_some()
+}
+
+/// This process, attached, has found leases to sweep.
+pub fn set_running(database: u32) {
+    if let Some(slot) = slot_of(database).filter(|slot| slot.status.load(Relaxed) != Status::Running as u32) {
+        slot.status.store(Status::Running as u32, Relaxed);
+        // it may have other databases to look into
+        wake_launcher();
+    }
 }
 
 /// How a sweeper leaves.

@@ -97,8 +97,7 @@ impl Launcher {
     fn round(&mut self) -> Result<i64> {
         let now = clock::boottime_micros();
         let mut sweepers = databases::list();
-        let settled = |s: &Sweeper| matches!(s.status, Status::Running | Status::Failed | Status::HeldOff);
-        if sweepers.iter().all(settled)
+        if sweepers.iter().all(|s| self.is_settled(s, now))
             && let Some(database) = self.unknown.pop_front()
         {
             databases::announce(database, shared::at().now);
@@ -119,7 +118,7 @@ impl Launcher {
             }
         }
         if due.is_empty() {
-            return Ok(wake_at);
+            return Ok(self.wake_at(now, wake_at));
         }
 
         let fit = worker::transaction(c"lease launcher", || {
@@ -140,7 +139,23 @@ impl Launcher {
                 self.starts.remove(&database);
             }
         }
-        Ok(wake_at)
+        Ok(self.wake_at(now, wake_at))
+    }
+
+    /// At once if another database can be looked into: nobody tells of what was settled in this round.
+    fn wake_at(&self, now: i64, otherwise: i64) -> i64 {
+        let can_look = !self.unknown.is_empty() && databases::list().iter().all(|s| self.is_settled(s, now));
+        if can_look { now } else { otherwise }
+    }
+
+    /// It needs no worker slot but the one it may have, or has taken too long: another database can be looked into.
+    fn is_settled(&self, sweeper: &Sweeper, now: i64) -> bool {
+        match sweeper.status {
+            Status::Running | Status::Failed | Status::HeldOff => true,
+            // it may wait for a lock on its table
+            Status::Starting => self.starts.get(&sweeper.database).is_some_and(|start| now - start.since >= STARTING),
+            Status::Wanted | Status::NoSlot => false,
+        }
     }
 
     fn start(&mut self, database: u32, now: i64) -> Result<i64> {

@@ -97,6 +97,7 @@ fn sweep(database: u32) -> Result<End> {
             if !scan(&mut deadlines)? {
                 return Ok(End::NotInstalled);
             }
+            databases::set_running(database);
             scan_at = Time::NEVER;
             let took = shared::at().now.since(now);
             no_scan_before = now.plus(took * SCAN_SHARE);
