@@ -1,6 +1,6 @@
 //! Breadth-first search over everything that can happen, one state per fingerprint; the shortest way to a violation in words.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
 
@@ -111,6 +111,49 @@ pub fn search(scenario: &Scenario, order: Order) -> Report {
         return search(scenario, Order::Broad);
     }
     Report { states: visited.len(), steps, depth, took: began.elapsed(), violation }
+}
+
+/// How many pairs of states that are encoded alike went on alike: the same can happen, and leads to states alike. Panics at the
+/// first pair that does not.
+pub fn alike_go_on_alike(scenario: &Scenario) -> usize {
+    let mut encoder = Encoder::default();
+    let start = World::new(scenario);
+    let mut met = VecDeque::from([encoder.encode(&start).to_vec()]);
+    let mut visited = HashMap::from([(met[0].clone(), start)]);
+    let (mut actions, mut others) = (Vec::new(), Vec::new());
+    let mut pairs = 0;
+    while let Some(code) = met.pop_front() {
+        let world = visited[&code].clone();
+        world.actions(&mut actions);
+        for action in &actions {
+            let mut after = world.clone();
+            if after.apply(*action).is_err() {
+                continue;
+            }
+            match visited.get(encoder.encode(&after)) {
+                None => {
+                    met.push_back(encoder.bytes.clone());
+                    visited.insert(encoder.bytes.clone(), after);
+                }
+                Some(first) => {
+                    pairs += 1;
+                    let mut possible = Vec::new();
+                    first.actions(&mut possible);
+                    after.actions(&mut others);
+                    assert_eq!(possible, others, "{}: alike, but not the same can happen", scenario.name);
+                    for next in &possible {
+                        let mut go_on = |world: &World<'_>| {
+                            let mut world = world.clone();
+                            let result = world.apply(*next);
+                            (result, encoder.encode(&world).to_vec())
+                        };
+                        assert_eq!(go_on(first), go_on(&after), "{}: alike, but not after {next:?}", scenario.name);
+                    }
+                }
+            }
+        }
+    }
+    pairs
 }
 
 /// The violation that is met on a given way, if any.
