@@ -3,11 +3,14 @@
 use lease_core::interval::{self, IntervalError};
 use lease_core::{NAME_MAX_BYTES, Name, NameError};
 
-use crate::pg::function::Call;
+use crate::pg::function::{Call, Jsonb};
 use crate::pg::{Error, Report, Result, sqlstate};
 
 /// The longest payload, as text.
 const PAYLOAD_MAX_BYTES: usize = 1024;
+
+/// What is stored in more bytes is longer than that as text, which takes at least a fifth as many.
+const PAYLOAD_MAX_STORED: i32 = 16 * 1024;
 
 /// A key or an owner: 1 to 255 bytes of the database's encoding.
 pub fn name(call: Call<'_>, index: usize, argument: &str) -> Result<Name> {
@@ -44,15 +47,13 @@ pub fn needed_wait(call: Call<'_>, index: usize) -> Result<i64> {
 
 /// A whole jsonb datum, not more than 1024 bytes as text.
 pub fn payload(call: Call<'_>, index: usize) -> Result<Option<Box<[u8]>>> {
-    let Some(payload) = call.jsonb(index)? else {
-        return Ok(None);
-    };
-    if payload.text_len > PAYLOAD_MAX_BYTES {
-        return Err(invalid(format!("payload must not be longer than {PAYLOAD_MAX_BYTES} bytes as text"))
-            .detail(format!("It has {} bytes.", payload.text_len))
-            .into());
+    let too_long = || invalid(format!("payload must not be longer than {PAYLOAD_MAX_BYTES} bytes as text"));
+    match call.jsonb(index, PAYLOAD_MAX_STORED)? {
+        None => Ok(None),
+        Some(Jsonb::Stored { bytes, text_len }) if text_len <= PAYLOAD_MAX_BYTES => Ok(Some(bytes.into())),
+        Some(Jsonb::Stored { text_len, .. }) => Err(too_long().detail(format!("It has {text_len} bytes.")).into()),
+        Some(Jsonb::TooLong) => Err(too_long().into()),
     }
-    Ok(Some(payload.bytes.into()))
 }
 
 fn wrong_span(argument: &str, error: IntervalError) -> Error {

@@ -1,4 +1,8 @@
 //! Errors as values.
+//!
+//! What is raised is made here and in `guard`; everything between returns a [`Result`]. In any process; takes no lock.
+
+use std::collections::TryReserveError;
 
 /// What a call into PostgreSQL, or a decision of ours, comes to.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -12,6 +16,14 @@ pub enum Error {
     Pending(Pending),
     /// We raise it.
     Own(Box<Report>),
+    /// There is no memory for what Rust keeps: 53200. Holds nothing, as there may be none for it either.
+    OutOfMemory,
+}
+
+impl From<TryReserveError> for Error {
+    fn from(_: TryReserveError) -> Error {
+        Error::OutOfMemory
+    }
 }
 
 /// Proof that an error is on elog's stack: made by `guard::call` alone, and not to be copied.
@@ -36,11 +48,13 @@ pub struct Report {
     /// For the server log only.
     pub detail_log: Option<String>,
     pub hint: Option<String>,
+    /// A table of ours is not there: for whoever can do without.
+    pub(super) table_is_missing: bool,
 }
 
 impl Report {
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Report {
-        Report { sqlstate, message: message.into(), detail: None, detail_log: None, hint: None }
+        Report { sqlstate, message: message.into(), detail: None, detail_log: None, hint: None, table_is_missing: false }
     }
 
     pub fn detail(mut self, detail: impl Into<String>) -> Report {

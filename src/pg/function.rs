@@ -24,11 +24,11 @@ pub struct Reply<'a> {
     _call: PhantomData<&'a ()>,
 }
 
-/// `jsonb`: stored form, and the length of its text.
 #[derive(Clone, Copy, Debug)]
-pub struct Jsonb<'a> {
-    pub bytes: &'a [u8],
-    pub text_len: usize,
+pub enum Jsonb<'a> {
+    /// As it is stored, and the length of its text.
+    Stored { bytes: &'a [u8], text_len: usize },
+    TooLong,
 }
 
 impl<'a> Call<'a> {
@@ -68,15 +68,18 @@ impl<'a> Call<'a> {
         })
     }
 
-    pub fn jsonb(&self, i: usize) -> Result<Option<Jsonb<'a>>> {
+    /// What is stored in more than `stored_max` bytes is not looked at.
+    pub fn jsonb(&self, i: usize, stored_max: i32) -> Result<Option<Jsonb<'a>>> {
         let Some(datum) = self.argument(i) else { return Ok(None) };
         let mut varlena = NO_TEXT;
         let mut text_len = 0;
         let (to_varlena, to_text_len) = (&raw mut varlena, &raw mut text_len);
         // SAFETY: declared as jsonb; both results are ours.
-        call(|| unsafe { sys::pgl_jsonb(datum, to_varlena, to_text_len) })?;
+        if !call(|| unsafe { sys::pgl_jsonb(datum, stored_max, to_varlena, to_text_len) })? {
+            return Ok(Some(Jsonb::TooLong));
+        }
         // SAFETY: the argument itself, or a copy in the call's memory context.
-        Ok(Some(Jsonb { bytes: unsafe { bytes(varlena) }, text_len: text_len as usize }))
+        Ok(Some(Jsonb::Stored { bytes: unsafe { bytes(varlena) }, text_len: text_len as usize }))
     }
 
     /// NULL, or nothing from a function that returns void.

@@ -63,6 +63,10 @@ fn settle<R>(f: impl FnOnce() -> Result<R>) -> Option<R> {
             push(&report);
             None
         }
+        Ok(Err(Error::OutOfMemory)) => {
+            raise(&CReport::OUT_OF_MEMORY);
+            None
+        }
         Err(payload) => {
             push(&internal_error(&*payload));
             None
@@ -101,7 +105,10 @@ fn run<R>(f: impl FnOnce() -> R) -> std::result::Result<R, Payload> {
 
 /// Puts a report on elog's stack as an ERROR, without the jump.
 fn push(report: &Report) {
-    let report = CReport::new(report);
+    raise(&CReport::new(report));
+}
+
+fn raise(report: &CReport<'_>) {
     let report = &raw const report.0;
     // SAFETY: the report outlives the call.
     let raised = call(|| unsafe { sys::pgl_report(sys::ERROR as c_int, report) });
@@ -120,6 +127,18 @@ pub(super) fn emit(level: u32, report: &Report) -> Result<()> {
 struct CReport<'a>(sys::PglReport, std::marker::PhantomData<&'a Report>);
 
 impl CReport<'_> {
+    /// PostgreSQL's own message for it.
+    const OUT_OF_MEMORY: CReport<'static> = CReport(
+        sys::PglReport {
+            sqlstate: sqlstate::OUT_OF_MEMORY.0.as_ptr().cast(),
+            message: c_text(Some(OUT_OF_MEMORY.as_bytes())),
+            detail: c_text(None),
+            detail_log: c_text(None),
+            hint: c_text(None),
+        },
+        std::marker::PhantomData,
+    );
+
     fn new(report: &Report) -> CReport<'_> {
         let optional = |text: &Option<String>| text.as_ref().map_or(c_text(None), |text| c_text(Some(text.as_bytes())));
         CReport(
@@ -135,9 +154,14 @@ impl CReport<'_> {
     }
 }
 
-pub(super) fn c_text(text: Option<&[u8]>) -> sys::PglText {
+pub(super) const OUT_OF_MEMORY: &str = "out of memory";
+
+pub(super) const fn c_text(text: Option<&[u8]>) -> sys::PglText {
     match text {
-        Some(text) => sys::PglText { data: text.as_ptr().cast(), len: i32::try_from(text.len()).unwrap_or(i32::MAX) },
+        Some(text) => {
+            let len = if text.len() <= i32::MAX as usize { text.len() as i32 } else { i32::MAX };
+            sys::PglText { data: text.as_ptr().cast(), len }
+        }
         None => sys::PglText { data: std::ptr::null(), len: 0 },
     }
 }

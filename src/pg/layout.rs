@@ -35,7 +35,6 @@ const _: () = {
     same! {
         sys::ERROR => PGL_IS_ERROR,
         sys::WARNING => PGL_IS_WARNING,
-        sys::NOTICE => PGL_IS_NOTICE,
         sys::LOG => PGL_IS_LOG,
         LWLockMode::LW_EXCLUSIVE => PGL_IS_LW_EXCLUSIVE,
         LWLockMode::LW_SHARED => PGL_IS_LW_SHARED,
@@ -47,7 +46,6 @@ const _: () = {
         SubXactEvent::SUBXACT_EVENT_ABORT_SUB => PGL_IS_ABORT_SUB,
         GucContext::PGC_POSTMASTER => PGL_IS_POSTMASTER,
         GucContext::PGC_SIGHUP => PGL_IS_SIGHUP,
-        GucContext::PGC_SUSET => PGL_IS_SUSET,
         GucContext::PGC_USERSET => PGL_IS_USERSET,
     }
 };

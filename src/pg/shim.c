@@ -1,6 +1,14 @@
-/* See shim.h.  The one file, on either side, that knows PostgreSQL's versions. */
+/*
+ * The C side of pg: what the Rust side needs of PostgreSQL and cannot have by a plain call.  That is what the headers
+ * offer as macros and inline functions only, what differs between PostgreSQL's versions (no other file, on either side,
+ * knows those), and whole steps of several calls that can raise, so that one PG_TRY does for all of them.
+ *
+ * Runs in whatever process the caller is.  Takes no lock of the extension's; relation and buffer locks are taken where
+ * a table is read or written.  What may raise is said in shim.h.
+ */
 #include "shim.h"
 
+#include "access/detoast.h"
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
@@ -172,16 +180,22 @@ pgl_interval(Datum datum, PglValue *value)
 	value->data = NULL;
 }
 
-void
-pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len)
+bool
+pgl_jsonb(Datum datum, int32 stored_max, PglText *varlena, int32 *text_len)
 {
-	Jsonb	   *jsonb = DatumGetJsonbP(datum);
-	char	   *text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
+	Jsonb	   *jsonb;
+	char	   *text;
 
+	/* before it is unpacked; and JsonbToCString fails on more than 1 GB of text */
+	if (toast_raw_datum_size(datum) > (Size) stored_max)
+		return false;
+	jsonb = DatumGetJsonbP(datum);
+	text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
 	*text_len = (int32) strlen(text);
 	pfree(text);
 	varlena->data = (const char *) jsonb;
 	varlena->len = VARSIZE(jsonb);
+	return true;
 }
 
 Datum
@@ -867,9 +881,53 @@ new_row(PglTable *table, const PglValue *values)
 	return slot;
 }
 
-static void
-index_row(PglTable *table, TupleTableSlot *slot, bool key_unchanged)
+/*
+ * Which indexes need an entry for the new version.  Summarizing only: the update was HOT, so the others find it from the
+ * root of its chain, and an entry of its own would make them corrupt.
+ */
+typedef enum Needing
 {
+	NONE_NEEDS,
+	SUMMARIZING_NEED,
+	ALL_NEED
+} Needing;
+
+#if PG_VERSION_NUM >= 160000
+typedef TU_UpdateIndexes UpdateIndexes;
+
+static Needing
+needing(UpdateIndexes update)
+{
+	return update == TU_None ? NONE_NEEDS : update == TU_Summarizing ? SUMMARIZING_NEED : ALL_NEED;
+}
+
+static bool
+is_summarizing(const IndexInfo *info)
+{
+	return info->ii_Summarizing;
+}
+#else
+/* Before 16 no update is HOT that changes a column of whatever index */
+typedef bool UpdateIndexes;
+
+static Needing
+needing(UpdateIndexes update)
+{
+	return update ? ALL_NEED : NONE_NEEDS;
+}
+
+static bool
+is_summarizing(const IndexInfo *info)
+{
+	return false;
+}
+#endif
+
+static void
+index_row(PglTable *table, TupleTableSlot *slot, Needing which, bool key_unchanged)
+{
+	if (which == NONE_NEEDS)
+		return;
 	for (int i = 0; i < table->indexes_open; i++)
 	{
 		Relation	index = table->indexes[i];
@@ -877,7 +935,7 @@ index_row(PglTable *table, TupleTableSlot *slot, bool key_unchanged)
 		Datum		datums[INDEX_MAX_KEYS];
 		bool		nulls[INDEX_MAX_KEYS];
 
-		if (info->ii_ReadyForInserts)
+		if (info->ii_ReadyForInserts && (which == ALL_NEED || is_summarizing(info)))
 		{
 			FormIndexDatum(info, slot, NULL, datums, nulls);
 			index_insert(index, datums, nulls, &slot->tts_tid, table->rel,
@@ -912,7 +970,7 @@ pgl_table_insert(PglTable *table, const PglValue *values)
 			return TransactionIdIsValid(dirty.xmin) || TransactionIdIsValid(dirty.xmax) ? PGL_LOCKED : PGL_CHANGED;
 	}
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
-	index_row(table, slot, false);
+	index_row(table, slot, ALL_NEED, false);
 	ExecClearTuple(slot);
 	CommandCounterIncrement();
 	return PGL_DONE;
@@ -973,23 +1031,14 @@ pgl_table_update(PglTable *table, const PglValue *values)
 	TM_FailureData failure;
 	LockTupleMode mode;
 	int			result = lock_row(table, LockTupleNoKeyExclusive);
-#if PG_VERSION_NUM >= 160000
-	TU_UpdateIndexes update_indexes;
-#else
-	bool		update_indexes;
-#endif
+	UpdateIndexes update_indexes;
 
 	if (result == PGL_DONE)
 		result = outcome(table_tuple_update(table->rel, &table->row->tts_tid, slot, GetCurrentCommandId(true),
 											SnapshotSelf, InvalidSnapshot, true, &failure, &mode, &update_indexes));
 	if (result == PGL_DONE)
 	{
-#if PG_VERSION_NUM >= 160000
-		if (update_indexes != TU_None)
-#else
-		if (update_indexes)
-#endif
-			index_row(table, slot, true);
+		index_row(table, slot, needing(update_indexes), true);
 		CommandCounterIncrement();
 	}
 	ExecClearTuple(slot);
@@ -1160,6 +1209,18 @@ bool
 pgl_encoding_is_utf8(void)
 {
 	return GetDatabaseEncoding() == PG_UTF8;
+}
+
+bool
+pgl_text_is_valid(PglText text)
+{
+	return pg_verify_mbstr(GetDatabaseEncoding(), text.data, text.len, true);
+}
+
+int32
+pgl_text_clip(PglText text, int32 most)
+{
+	return pg_mbcliplen(text.data, text.len, most);
 }
 
 /* ---------------------------------------------------------------- background workers */

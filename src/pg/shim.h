@@ -47,7 +47,6 @@ typedef enum PglNumbers
 {
 	PGL_IS_ERROR = ERROR,
 	PGL_IS_WARNING = WARNING,
-	PGL_IS_NOTICE = NOTICE,
 	PGL_IS_LOG = LOG,
 	PGL_IS_LW_EXCLUSIVE = LW_EXCLUSIVE,
 	PGL_IS_LW_SHARED = LW_SHARED,
@@ -59,7 +58,6 @@ typedef enum PglNumbers
 	PGL_IS_ABORT_SUB = SUBXACT_EVENT_ABORT_SUB,
 	PGL_IS_POSTMASTER = PGC_POSTMASTER,
 	PGL_IS_SIGHUP = PGC_SIGHUP,
-	PGL_IS_SUSET = PGC_SUSET,
 	PGL_IS_USERSET = PGC_USERSET
 } PglNumbers;
 
@@ -125,8 +123,8 @@ extern bool pgl_text_in_place(Datum datum, PglText *text);
 /* raises */
 extern void pgl_text_detoast(Datum datum, PglText *text);
 extern void pgl_interval(Datum datum, PglValue *value);
-/* The whole varlena and the length of its output as text; raises */
-extern void pgl_jsonb(Datum datum, PglText *varlena, int32 *text_len);
+/* The whole varlena and the length of its output as text; false: it is stored in more than that many bytes.  Raises */
+extern bool pgl_jsonb(Datum datum, int32 stored_max, PglText *varlena, int32 *text_len);
 
 /* raises */
 extern Datum pgl_datum(const PglValue *value);
@@ -208,8 +206,7 @@ typedef enum PglOpen
 {
 	PGL_OPENED,
 	PGL_MISSING,
-	PGL_MISSHAPEN,
-	PGL_BUSY
+	PGL_MISSHAPEN
 } PglOpen;
 
 typedef enum PglView
@@ -279,11 +276,13 @@ extern void pgl_cancel_sleep(void);
 extern LWLock *pgl_addin_shmem_init_lock(void);
 extern void pgl_hold_interrupts(void);
 
-/* A lock of our own space, per database, to the end of the transaction; raises */
 /* In the current context; raises */
 extern const char *pgl_role_name(void);
-/* raises */
 extern bool pgl_encoding_is_utf8(void);
+/* Whether it is text in the database's encoding */
+extern bool pgl_text_is_valid(PglText text);
+/* The length of its longest beginning of whole characters that has at most so many bytes */
+extern int32 pgl_text_clip(PglText text, int32 most);
 
 /* ---- background workers ---- */
 

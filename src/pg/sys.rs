@@ -8,7 +8,7 @@ pub(super) use externs::*;
 pub(super) use pgrx_pg_sys::{
     BackgroundWorkerHandle, ConditionVariable, DeadlockTimeout, FirstSnapshotSet, FunctionCallInfoBaseData, GucContext,
     InterruptHoldoffCount, InterruptPending, LOG, LWLock, LWLockMode, LWLockPadded, LockTimeout, MaxBackends,
-    MemoryContext, MyDatabaseId, NOTICE, NullableDatum, PG_exception_stack, PGERROR as ERROR, SubTransactionId,
+    MemoryContext, MyDatabaseId, NullableDatum, PG_exception_stack, PGERROR as ERROR, SubTransactionId,
     SubXactEvent, WARNING, XactEvent, XactReadOnly, error_context_stack, process_shared_preload_libraries_in_progress,
     shmem_request_hook, shmem_startup_hook,
 };

@@ -85,11 +85,9 @@ fn with<R>(shape: &Shape, for_writing: bool, f: impl FnOnce(&mut Table) -> Resul
     Ok(result)
 }
 
-const MISSING_DETAIL: &str = "It is part of the extension.";
-
 /// Whether it is the error of a table that is not there.
 pub fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Own(report) if report.detail.as_deref() == Some(MISSING_DETAIL))
+    matches!(error, Error::Own(report) if report.table_is_missing)
 }
 
 fn opened_or_error(opened: i32, shape: &Shape) -> Result<()> {
@@ -97,10 +95,11 @@ fn opened_or_error(opened: i32, shape: &Shape) -> Result<()> {
     const MISSING: i32 = PglOpen::PGL_MISSING as i32;
     const MISSHAPEN: i32 = PglOpen::PGL_MISSHAPEN as i32;
     match opened {
-        MISSING => Err(Error::from(
-            Report::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("table \"{}\" does not exist", name()))
-                .detail(MISSING_DETAIL),
-        )),
+        MISSING => {
+            let message = format!("table \"{}\" does not exist", name());
+            let report = Report::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+            Err(Report { table_is_missing: true, ..report.detail("It is part of the extension.") }.into())
+        }
         MISSHAPEN => Err(Error::from(
             Report::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use super::condvar::WaitEvent;
 use super::error::{Error, Result};
-use super::guard::{c_text, call, contain, enter};
-use super::sys;
+use super::guard::{OUT_OF_MEMORY, c_text, call, contain, enter};
+use super::{memory, sys, text};
 
 /// How a worker ends in an orderly way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,16 +61,16 @@ impl Drop for Handle {
 
 type Main = fn(u32) -> Result<Exit>;
 
-static AT_EXIT: OnceLock<fn(Option<&str>)> = OnceLock::new();
-static FAILURE: OnceLock<String> = OnceLock::new();
+static AT_EXIT: OnceLock<fn(Option<&[u8]>)> = OnceLock::new();
+static FAILURE: OnceLock<Box<[u8]>> = OnceLock::new();
 
 /// Has `f` called when this process ends, however it does: after it has left the database, with the message of the error
-/// that ended it, if one did. To be called before anything that `f` is to undo.
-pub fn at_exit(f: fn(Option<&str>)) -> Result<()> {
+/// that ended it, if one did, in that database's encoding. To be called before anything that `f` is to undo.
+pub fn at_exit(f: fn(Option<&[u8]>)) -> Result<()> {
     unsafe extern "C-unwind" fn run(_: c_int, _: sys::Datum) {
         contain(|| {
             if let Some(f) = AT_EXIT.get() {
-                f(FAILURE.get().map(String::as_str));
+                f(FAILURE.get().map(|message| &**message));
             }
         });
     }
@@ -84,23 +84,29 @@ pub fn run(main: Main, argument: sys::Datum) {
     let exit = enter(|| {
         // SAFETY: the first thing in the process.
         unsafe { sys::pgl_worker_signals() };
-        main(argument.value() as u32).inspect_err(|error| {
-            let _ = FAILURE.set(message(error));
+        main(argument.value() as u32).map_err(|error| match message(&error) {
+            Ok(message) => {
+                let _ = FAILURE.set(message);
+                error
+            }
+            // it lies above the other one on elog's stack: it is the one to be raised, and to end the process
+            Err(second) => second,
         })
     });
     // SAFETY: ends the process from a frame that owns nothing.
     unsafe { sys::proc_exit(if exit == Exit::Done { 0 } else { 1 }) };
 }
 
-fn message(error: &Error) -> String {
+fn message(error: &Error) -> Result<Box<[u8]>> {
     match error {
-        Error::Own(report) => report.message.clone(),
-        // SAFETY: such an error is on elog's stack; the text is copied before anything is freed.
-        Error::Pending(_) => match call(|| unsafe { sys::pgl_pending_message() }) {
-            // SAFETY: a terminated string.
-            Ok(text) => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
-            Err(_) => "out of memory".to_owned(),
-        },
+        Error::Own(report) => memory::copy(report.message.as_bytes()),
+        Error::OutOfMemory => memory::copy(OUT_OF_MEMORY.as_bytes()),
+        Error::Pending(_) => {
+            // SAFETY: such an error is on elog's stack.
+            let text = call(|| unsafe { sys::pgl_pending_message() })?;
+            // SAFETY: a terminated string, copied before anything is freed.
+            memory::copy(unsafe { CStr::from_ptr(text) }.to_bytes())
+        }
     }
 }
 
@@ -177,10 +183,10 @@ pub fn databases() -> Result<Vec<u32>> {
     Ok(oids.iter().map(|oid| oid.to_u32()).collect())
 }
 
-/// None: there is no such database. Inside a transaction.
+/// Fit for this database, as the names are the whole server's. None: there is no such database. Inside a transaction.
 pub fn database_name(database: u32) -> Result<Option<Vec<u8>>> {
     // SAFETY: in a transaction.
     let name = call(|| unsafe { sys::pgl_database_name(database) })?;
     // SAFETY: NULL or a terminated string.
-    Ok((!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes().to_vec()))
+    Ok((!name.is_null()).then(|| text::fit(unsafe { CStr::from_ptr(name) }.to_bytes()).into_owned()))
 }

@@ -99,7 +99,7 @@ fn acquire_in(function: &'static str, asked: Acquire) -> Result<Option<Grant>> {
         request: Request::Acquire { owner, ttl },
         wait: if wait.is_some() { Wait::Queue } else { Wait::Brief(now.plus(COMMIT_PATIENCE)) },
         give_up: wait.map(|wait| (now.plus(wait), wait)),
-        granted_to: Edit::Set(Some(role::current_name()?.into())),
+        granted_to: Edit::Set(Some(role::current_name()?)),
         payload: Edit::Set(payload),
     };
     match operate(change)? {

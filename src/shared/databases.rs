@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, A
 use lease_core::{Time, Tx};
 
 use super::{Counter, DATABASES_LOCK, memory};
-use crate::pg::{lwlock, proc, worker};
+use crate::pg::{lwlock, proc, text, worker};
 
 /// Databases beyond that have leases, but no sweeper and no counters.
 pub const DATABASES: usize = 256;
@@ -94,6 +94,7 @@ pub struct Sweeper {
     pub status: Status,
     pub next_deadline: Option<Time>,
     pub leases: u64,
+    /// Fit for this process's database.
     pub last_error: Option<Vec<u8>>,
     /// A command that needs the database to itself is under way.
     pub held_off: bool,
@@ -138,14 +139,13 @@ impl Slot {
         self.since.store(now.0, Relaxed);
     }
 
-    fn keep_error(&self, message: &str) {
-        let bytes = message.as_bytes();
-        // not in the middle of a character
-        let len = (0..=bytes.len().min(ERROR)).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
-        for (place, byte) in self.error.iter().zip(&bytes[..len]) {
+    /// In the encoding of the database, which this process is or was connected to.
+    fn keep_error(&self, message: &[u8]) {
+        let message = text::clip(message, ERROR);
+        for (place, byte) in self.error.iter().zip(message) {
             place.store(*byte, Relaxed);
         }
-        self.error_len.store(len as u32, Relaxed);
+        self.error_len.store(message.len() as u32, Relaxed);
     }
 
     /// Wakes the sweeper, if there is one.
@@ -164,7 +164,7 @@ impl Slot {
             status: Status::from(self.status.load(Relaxed)),
             next_deadline: Some(Time(self.next_deadline.load(Relaxed))).filter(|t| *t != Time::NEVER),
             leases: self.leases.load(Relaxed),
-            last_error: (len > 0).then_some(error),
+            last_error: (len > 0).then(|| text::fit(&error).into_owned()),
             held_off: self.held_off(),
         }
     }
@@ -348,7 +348,7 @@ pub enum Leaving<'a> {
     /// The database has no extension: it is forgotten, unless somebody said otherwise meanwhile.
     NotInstalled,
     HeldOff,
-    Failed(Option<&'a str>),
+    Failed(Option<&'a [u8]>),
 }
 
 /// Cannot fail. `database` is the one this process has attached to.

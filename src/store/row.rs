@@ -4,7 +4,7 @@ use lease_core::{Lease, Name, NameError, State, Time};
 
 use crate::pg::table::{self, Shape};
 use crate::pg::value::{Kind, Value};
-use crate::pg::{Error, Report, Result, sqlstate};
+use crate::pg::{Error, Report, Result, memory, sqlstate};
 
 pub(super) static ENTRY: Shape = Shape { schema: c"lease", name: c"entry", columns: &COLUMNS, key: Some(KEY) };
 
@@ -68,8 +68,8 @@ impl Row {
                 expires_at: Time(row.int8(EXPIRES_AT)),
                 clock_base: Time(row.int8(CLOCK_BASE)),
             },
-            granted_to: row.text(GRANTED_TO).map(Box::from),
-            payload: row.varlena(PAYLOAD).map(Box::from),
+            granted_to: row.text(GRANTED_TO).map(memory::copy).transpose()?,
+            payload: row.varlena(PAYLOAD).map(memory::copy).transpose()?,
         })
     }
 }

@@ -59,7 +59,7 @@ pub fn main(database: u32) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn leave(error: Option<&str>) {
+fn leave(error: Option<&[u8]>) {
     let leaving = match LEAVING.get() {
         Some(End::NotInstalled) => Leaving::NotInstalled,
         Some(End::HeldOff) => Leaving::HeldOff,
