@@ -145,7 +145,7 @@ impl Bench {
     /// Up to where the rows are written, or to where it cannot go on.
     pub fn seal(&mut self, proc: u32) -> CommitStep<Key> {
         let me = self.tx(proc);
-        let mut commit = Commit::new(me, self.changes.entry(proc).or_default());
+        let mut commit = Commit::new(me, self.changes.entry(proc).or_default()).unwrap();
         loop {
             match commit.next() {
                 CommitStep::Seal => self.section(|section| commit.seal(section)),
@@ -172,7 +172,7 @@ impl Bench {
         let guards: Vec<_> = changes.guards().collect();
         self.section(|section| {
             let at = section.at;
-            section.finish(me, changes.outcomes(committed, at), &guards);
+            section.finish(me, changes.outcomes(committed, at), guards.into_iter());
         });
     }
 

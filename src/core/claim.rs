@@ -514,10 +514,15 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     /// Ends everything a transaction has here, once its commit or abort is visible (rule 11). Cannot fail.
     ///
     /// Each stake comes with the instant from which its key can be acquired in the state that now stands.
-    pub fn finish(&mut self, me: Tx, stakes: impl Iterator<Item = (Stake<K>, Time)>, guards: &[Guard<K, O>]) {
+    pub fn finish(
+        &mut self,
+        me: Tx,
+        stakes: impl Iterator<Item = (Stake<K>, Time)>,
+        guards: impl Iterator<Item = Guard<K, O>>,
+    ) {
         self.leave(me);
         for g in guards {
-            self.drop_guard(me, g);
+            self.drop_guard(me, &g);
         }
         for (s, acquirable_from) in stakes {
             self.release_claim(me, &s, acquirable_from);
@@ -688,20 +693,7 @@ impl<K: Id, O: Id> Section<'_, K, O> {
     }
 
     fn foreign_guard_is_sealed(&self, index: u32, me: Tx) -> bool {
-        self.sealed_guard(index, me).is_some()
-    }
-
-    /// A transaction other than `me` with a sealed guard on the key.
-    pub(crate) fn sealed_guard(&self, index: u32, me: Tx) -> Option<Tx> {
-        let mut slot = self.entry(index).guards;
-        while slot != NONE {
-            let guard = &self.memory.guards[slot as usize];
-            if guard.sealed && guard.tx != me {
-                return Some(guard.tx);
-            }
-            slot = guard.next;
-        }
-        None
+        self.view().sealed_guard(index, me).is_some()
     }
 }
 

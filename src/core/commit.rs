@@ -2,6 +2,8 @@
 //!
 //! The caller does what [`Commit::next`] asks for and reports back, as for an [`crate::Operation`].
 
+use std::collections::TryReserveError;
+
 use crate::claim::{Guard, Sealing, Stake};
 use crate::lease::{Lease, Status, holds};
 use crate::rules::{Rule, rule};
@@ -49,6 +51,15 @@ pub(crate) enum Phase<K> {
     Failed(Failure<K>),
 }
 
+fn collected<T>(items: impl Iterator<Item = T>) -> Result<Vec<T>, TryReserveError> {
+    let mut all = Vec::new();
+    for item in items {
+        all.try_reserve(1)?;
+        all.push(item);
+    }
+    Ok(all)
+}
+
 #[derive(Clone, Debug)]
 pub struct Commit<K, O> {
     me: Tx,
@@ -60,10 +71,11 @@ pub struct Commit<K, O> {
 }
 
 impl<K: Id, O: Id> Commit<K, O> {
-    pub fn new<X>(me: Tx, changes: &Transaction<K, O, X>) -> Commit<K, O> {
-        let guards: Vec<Guard<K, O>> = changes.guards().collect();
-        let own = guards.iter().map(|g| changes.pending(&g.key).and_then(|p| p.change.lease)).collect();
-        Commit { me, stakes: changes.stakes().collect(), guards, own, phase: Phase::Seal }
+    /// Fails where there is no memory for it.
+    pub fn new<X>(me: Tx, changes: &Transaction<K, O, X>) -> Result<Commit<K, O>, TryReserveError> {
+        let guards: Vec<Guard<K, O>> = collected(changes.guards())?;
+        let own = collected(guards.iter().map(|g| changes.pending(&g.key).and_then(|p| p.change.lease)))?;
+        Ok(Commit { me, stakes: collected(changes.stakes())?, guards, own, phase: Phase::Seal })
     }
 
     pub fn next(&self) -> CommitStep<K> {

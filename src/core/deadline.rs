@@ -1,7 +1,7 @@
 //! When which key's lease is to be looked at: what a sweeper keeps in its own memory.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, TryReserveError};
 use std::hash::Hash;
 
 use crate::time::Time;
@@ -24,10 +24,13 @@ impl<K> Default for Deadlines<K> {
 }
 
 impl<K: Clone + Ord + Hash> Deadlines<K> {
-    pub fn file(&mut self, key: K, deadline: Time) {
+    /// Fails, and files nothing, where there is no memory for it.
+    pub fn file(&mut self, key: K, deadline: Time) -> Result<(), TryReserveError> {
         if self.filed.get(&key).is_some_and(|filed| *filed <= deadline) {
-            return;
+            return Ok(());
         }
+        self.filed.try_reserve(1)?;
+        self.heap.try_reserve(1)?;
         self.filed.insert(key.clone(), deadline);
         self.heap.push(Reverse((deadline, key)));
         // a key whose deadline is lowered over and over must not fill the memory
@@ -35,6 +38,7 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
             let filed = &self.filed;
             self.heap.retain(|Reverse((deadline, key))| filed.get(key) == Some(deadline));
         }
+        Ok(())
     }
 
     /// The earliest deadline.
@@ -49,15 +53,16 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
     }
 
     /// Takes out the keys whose deadlines have come, earliest first, `limit` at most.
-    pub fn take_due(&mut self, now: Time, limit: usize) -> Vec<K> {
+    pub fn take_due(&mut self, now: Time, limit: usize) -> Result<Vec<K>, TryReserveError> {
         let mut due = Vec::new();
         while due.len() < limit && self.earliest().is_some_and(|deadline| deadline <= now) {
+            due.try_reserve(1)?;
             if let Some(Reverse((_, key))) = self.heap.pop() {
                 self.filed.remove(&key);
                 due.push(key);
             }
         }
-        due
+        Ok(due)
     }
 
     /// How many keys are filed.
@@ -81,7 +86,7 @@ mod tests {
     fn filed(entries: &[(&'static str, i64)]) -> Deadlines<&'static str> {
         let mut deadlines = Deadlines::default();
         for (key, deadline) in entries {
-            deadlines.file(*key, Time(*deadline));
+            deadlines.file(*key, Time(*deadline)).unwrap();
         }
         deadlines
     }
@@ -90,23 +95,23 @@ mod tests {
     fn due_keys_come_in_order_and_once() {
         let mut deadlines = filed(&[("c", 30), ("a", 10), ("b", 20)]);
         assert_eq!(deadlines.earliest(), Some(Time(10)));
-        assert_eq!(deadlines.take_due(Time(9), 10), Vec::<&str>::new());
-        assert_eq!(deadlines.take_due(Time(20), 10), ["a", "b"]);
-        assert_eq!(deadlines.take_due(Time(20), 10), Vec::<&str>::new());
+        assert_eq!(deadlines.take_due(Time(9), 10).unwrap(), Vec::<&str>::new());
+        assert_eq!(deadlines.take_due(Time(20), 10).unwrap(), ["a", "b"]);
+        assert_eq!(deadlines.take_due(Time(20), 10).unwrap(), Vec::<&str>::new());
         assert_eq!((deadlines.len(), deadlines.earliest()), (1, Some(Time(30))));
     }
 
     #[test]
     fn a_deadline_is_due_at_its_instant() {
         let mut deadlines = filed(&[("a", 10)]);
-        assert_eq!(deadlines.take_due(Time(10), 1), ["a"]);
+        assert_eq!(deadlines.take_due(Time(10), 1).unwrap(), ["a"]);
     }
 
     #[test]
     fn a_batch_leaves_the_rest() {
         let mut deadlines = filed(&[("a", 1), ("b", 2), ("c", 3)]);
-        assert_eq!(deadlines.take_due(Time(5), 2), ["a", "b"]);
-        assert_eq!(deadlines.take_due(Time(5), 2), ["c"]);
+        assert_eq!(deadlines.take_due(Time(5), 2).unwrap(), ["a", "b"]);
+        assert_eq!(deadlines.take_due(Time(5), 2).unwrap(), ["c"]);
         assert!(deadlines.is_empty());
     }
 
@@ -114,7 +119,7 @@ mod tests {
     fn the_earliest_deadline_counts() {
         let mut deadlines = filed(&[("a", 10), ("a", 30), ("b", 30), ("b", 10)]);
         assert_eq!(deadlines.len(), 2);
-        assert_eq!(deadlines.take_due(Time(10), 10), ["a", "b"]);
+        assert_eq!(deadlines.take_due(Time(10), 10).unwrap(), ["a", "b"]);
         // what "b" was filed under before is passed over
         assert_eq!(deadlines.earliest(), None);
         assert!(deadlines.is_empty());
@@ -123,27 +128,27 @@ mod tests {
     #[test]
     fn what_was_taken_can_be_filed_later() {
         let mut deadlines = filed(&[("a", 10)]);
-        deadlines.take_due(Time(10), 1);
-        deadlines.file("a", Time(50));
+        deadlines.take_due(Time(10), 1).unwrap();
+        deadlines.file("a", Time(50)).unwrap();
         assert_eq!(deadlines.earliest(), Some(Time(50)));
-        assert_eq!(deadlines.take_due(Time(50), 1), ["a"]);
+        assert_eq!(deadlines.take_due(Time(50), 1).unwrap(), ["a"]);
     }
 
     #[test]
     fn an_earlier_filing_does_not_hide_a_later_one_of_its_time() {
         // lowered, taken, and filed again under the very deadline of the entry that was passed over
         let mut deadlines = filed(&[("a", 30), ("a", 10)]);
-        deadlines.take_due(Time(10), 1);
-        deadlines.file("a", Time(30));
-        assert_eq!(deadlines.take_due(Time(30), 10), ["a"]);
-        assert_eq!(deadlines.take_due(Time(30), 10), Vec::<&str>::new());
+        deadlines.take_due(Time(10), 1).unwrap();
+        deadlines.file("a", Time(30)).unwrap();
+        assert_eq!(deadlines.take_due(Time(30), 10).unwrap(), ["a"]);
+        assert_eq!(deadlines.take_due(Time(30), 10).unwrap(), Vec::<&str>::new());
     }
 
     #[test]
     fn memory_is_bounded_by_the_keys() {
         let mut deadlines = Deadlines::default();
         for deadline in (0..100_000).rev() {
-            deadlines.file("a", Time(deadline));
+            deadlines.file("a", Time(deadline)).unwrap();
         }
         assert!(deadlines.heap.len() <= 66, "{}", deadlines.heap.len());
         assert_eq!(deadlines.earliest(), Some(Time(0)));
@@ -165,12 +170,12 @@ mod tests {
         for _ in 0..200_000 {
             if random(4) > 0 {
                 let (key, deadline) = (random(50), now + random(100) as i64);
-                deadlines.file(key, Time(deadline));
+                deadlines.file(key, Time(deadline)).unwrap();
                 let filed = plain.entry(key).or_insert(deadline);
                 *filed = deadline.min(*filed);
             } else {
                 now += random(20) as i64;
-                let due = deadlines.take_due(Time(now), 5);
+                let due = deadlines.take_due(Time(now), 5).unwrap();
                 for key in &due {
                     assert!(plain.remove(key).is_some_and(|deadline| deadline <= now));
                 }

@@ -12,6 +12,7 @@
 //! | `table` | what the backends share: claims, guards, waiters, version counters |
 //! | `claim` | rules of a claim: taking, breaking, sealing, ending |
 //! | `queue` | who waits for a key, the hand-off, deadlocks |
+//! | `view` | the same memory, to be looked at only |
 //! | `operation` | one call, from reading the row to its answer, step by step |
 //! | `guard` | a call that makes the commit depend on a lease |
 //! | `commit` | one commit, from its seal to the rows that it may write |
@@ -38,6 +39,7 @@ mod rules;
 mod table;
 mod time;
 mod transaction;
+mod view;
 
 pub use claim::{Ask, Change, Guard, Outcome, Restore, Seen, Stake, Wait};
 pub use commit::{Commit, CommitStep, Failure};
@@ -49,4 +51,5 @@ pub use operation::{Answer, Next, Operation};
 pub use queue::{Blocker, List};
 pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, WaitsFor, Wakes};
 pub use time::{Anchor, At, GRACE, Time};
-pub use transaction::{Pending, Transaction};
+pub use transaction::{Latest, Pending, Transaction};
+pub use view::View;

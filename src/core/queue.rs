@@ -330,30 +330,6 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         }
         false
     }
-
-    /// Everybody who waits, list by list: process, key, place in the list from 1.
-    pub fn waiters(&self) -> impl Iterator<Item = (&Waiter<O>, &K, u32)> + '_ {
-        let firsts = self.memory.waiters.iter().filter(|w| w.entry != NONE && w.prev == NONE);
-        firsts.flat_map(|first| {
-            let list = std::iter::successors(Some(first), |w| (w.next != NONE).then(|| self.waiter(w.next)));
-            (1..).zip(list).map(|(place, w)| (w, &self.entry(w.entry).key, place))
-        })
-    }
-
-    /// What stands between a waiter and its key now. For the eye only.
-    pub fn blocker(&self, waiter: &Waiter<O>) -> Blocker {
-        let entry = self.entry(waiter.entry);
-        let queued = waiter.list == List::Queue;
-        let foreign = entry.claim.filter(|c| c.tx != waiter.tx && c.kind != Kind::HandOff && (self.running)(c.tx));
-        match foreign {
-            // a renewal leaves an acquirer where it is
-            Some(c) if queued && c.kind == Kind::Renewal => Blocker::Lease,
-            Some(c) if c.sealed => Blocker::Commit(c.tx),
-            Some(c) => Blocker::Change(c.tx),
-            None if queued && self.waiter(entry.queue.first).waits_for != WaitsFor::Guard => Blocker::Lease,
-            None => self.sealed_guard(waiter.entry, waiter.tx).map_or(Blocker::Lease, Blocker::Guard),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -374,7 +350,7 @@ mod tests {
         assert_eq!(bench.wait(3, 0, 50), WOKEN);
         assert_eq!(bench.queue(0), [1, 2, 3]);
         let places: Vec<(u32, u32)> =
-            bench.section(|section| section.waiters().map(|(w, _, place)| (w.tx.proc, place)).collect());
+            bench.section(|section| section.view().waiters().map(|(w, _, place)| (w.tx.proc, place)).collect());
         assert_eq!(places, [(1, 1), (2, 2), (3, 3)]);
         assert_eq!((bench.waits(1), bench.waits(0)), (Some(List::Queue), None));
         bench.now = 1000;

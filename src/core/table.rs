@@ -387,16 +387,6 @@ impl<K: Id, O: Id> Section<'_, K, O> {
         self.memory.head.free_entry = index;
     }
 
-    /// Every key that has a claim.
-    pub fn claims(&self) -> impl Iterator<Item = (&K, &Claim<O>)> + '_ {
-        // by way of the buckets, which are few bytes: most entries are not in use
-        let chains = self.memory.buckets.iter().filter(|first| **first != NONE);
-        let entries = chains.flat_map(|first| {
-            std::iter::successors(Some(self.entry(*first)), |e| (e.next != NONE).then(|| self.entry(e.next)))
-        });
-        entries.filter_map(|e| e.claim.as_ref().map(|c| (&e.key, c)))
-    }
-
     /// The claim on a key.
     pub fn claim(&self, key: &K, hash: u32) -> Option<&Claim<O>> {
         self.find(key, hash).and_then(|i| self.entry(i).claim.as_ref())
@@ -510,7 +500,7 @@ mod tests {
             distinct.sort_unstable();
             distinct.dedup();
             assert_eq!(distinct.len(), keys.len());
-            assert_eq!(section.claims().count(), keys.len());
+            assert_eq!(section.view().claims(0..4).count(), keys.len());
             // out of the middle, the end and the front of the chain
             for (gone, (key, hash)) in [1, 0, 3].map(|i| keys[i]).into_iter().enumerate() {
                 let index = section.find(&key, hash).unwrap();
@@ -578,7 +568,9 @@ mod tests {
             with(&mut memory, |section| {
                 assert_eq!(section.entries_in_use(), list.len());
                 assert!((0..40).all(|k| section.find(&k, hash(k)).is_some() == list.contains(&k)));
-                let mut claimed: Vec<u16> = section.claims().map(|(k, _)| *k).collect();
+                // in two parts, as whoever shows many of them does
+                let in_buckets = |buckets| section.view().claims(buckets).map(|(k, _)| *k);
+                let mut claimed: Vec<u16> = in_buckets(0..1).chain(in_buckets(1..4)).collect();
                 let mut expected = list.clone();
                 claimed.sort_unstable();
                 expected.sort_unstable();

@@ -3,7 +3,7 @@
 //! Levels are PostgreSQL's nesting levels: 1 is the transaction itself, each open savepoint one more. A level is recorded
 //! only while it is the innermost, so what a savepoint recorded is the end of the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 
 use crate::claim::{Change, Guard, Restore, Stake};
 use crate::lease::Lease;
@@ -17,6 +17,9 @@ pub struct Pending<O, X> {
     pub change: Change<O>,
     pub extra: X,
 }
+
+/// A key, the committed row that its first change was decided on, and its latest change.
+pub type Latest<'a, K, O, X> = (&'a K, Option<&'a Lease<O>>, &'a Pending<O, X>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Chain<K, O, X> {
@@ -44,6 +47,8 @@ pub struct Transaction<K, O, X> {
     /// The latest guard of each guarded key, and for each guard the one before it on the same key.
     guard_by_key: HashMap<K, usize>,
     guard_before: Vec<Option<usize>>,
+    /// For the next key's changes.
+    spare: Vec<Pending<O, X>>,
 }
 
 impl<K: Id, O: Id, X> Default for Transaction<K, O, X> {
@@ -55,6 +60,7 @@ impl<K: Id, O: Id, X> Default for Transaction<K, O, X> {
             guards: Vec::new(),
             guard_by_key: HashMap::new(),
             guard_before: Vec::new(),
+            spare: Vec::new(),
         }
     }
 }
@@ -73,10 +79,24 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
         self.by_key.get(key).and_then(|i| self.chains[*i].stack.last())
     }
 
+    /// Makes room for one more change, of that key, or guard: what follows cannot fail for want of memory.
+    pub fn reserve(&mut self, key: &K) -> Result<(), TryReserveError> {
+        match self.by_key.get(key) {
+            Some(index) => self.chains[*index].stack.try_reserve(1)?,
+            None => self.spare.try_reserve_exact(1)?,
+        }
+        self.chains.try_reserve(1)?;
+        self.by_key.try_reserve(1)?;
+        self.log.try_reserve(1)?;
+        self.guards.try_reserve(1)?;
+        self.guard_by_key.try_reserve(1)?;
+        self.guard_before.try_reserve(1)
+    }
+
     /// Adds a change. `base` is the committed row it was decided on; it matters for the first change of a key only.
     pub fn record(&mut self, level: u32, key: K, hash: u32, base: Option<Lease<O>>, change: Change<O>, extra: X) {
         let index = *self.by_key.entry(key).or_insert_with(|| {
-            self.chains.push(Chain { key, hash, base, stack: Vec::new() });
+            self.chains.push(Chain { key, hash, base, stack: std::mem::take(&mut self.spare) });
             self.chains.len() - 1
         });
         let pending = Pending { level, change, extra };
@@ -126,8 +146,14 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
     }
 
     /// Every key's latest change, in the order in which the keys were first changed, with the row it was decided on.
-    pub fn changes(&self) -> impl Iterator<Item = (&K, Option<&Lease<O>>, &Pending<O, X>)> + '_ {
+    pub fn changes(&self) -> impl Iterator<Item = Latest<'_, K, O, X>> + '_ {
         self.chains.iter().filter_map(|c| c.stack.last().map(|top| (&c.key, c.base.as_ref(), top)))
+    }
+
+    /// The n-th of these, for whoever cannot keep hold of them all; `None`: there are not so many.
+    pub fn change(&self, n: usize) -> Option<Latest<'_, K, O, X>> {
+        // chains without a change have only been left behind by a rollback, at the end
+        self.chains.get(n).and_then(|c| c.stack.last().map(|top| (&c.key, c.base.as_ref(), top)))
     }
 
     /// What the commit has to seal.
@@ -188,8 +214,9 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
     pub fn release(&mut self, level: u32) {
         let outer = level - 1;
         let first = self.log.partition_point(|(l, _)| *l < level);
-        let inner: Vec<(u32, usize)> = self.log.drain(first..).collect();
-        for (_, index) in inner {
+        let mut kept = first;
+        for i in first..self.log.len() {
+            let index = self.log[i].1;
             let stack = &mut self.chains[index].stack;
             let below = stack.len().checked_sub(2).map(|i| stack[i].level);
             if let Some(top) = stack.last_mut() {
@@ -199,9 +226,11 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
                 let covered = stack.len() - 2;
                 stack.remove(covered);
             } else {
-                self.log.push((outer, index));
+                self.log[kept] = (outer, index);
+                kept += 1;
             }
         }
+        self.log.truncate(kept);
         for (l, _) in self.guards.iter_mut().rev().take_while(|(l, _)| *l >= level) {
             *l = outer;
         }

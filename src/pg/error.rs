@@ -54,7 +54,14 @@ pub struct Report {
 
 impl Report {
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Report {
-        Report { sqlstate, message: message.into(), detail: None, detail_log: None, hint: None, table_is_missing: false }
+        Report {
+            sqlstate,
+            message: message.into(),
+            detail: None,
+            detail_log: None,
+            hint: None,
+            table_is_missing: false,
+        }
     }
 
     pub fn detail(mut self, detail: impl Into<String>) -> Report {

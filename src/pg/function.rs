@@ -27,7 +27,10 @@ pub struct Reply<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Jsonb<'a> {
     /// As it is stored, and the length of its text.
-    Stored { bytes: &'a [u8], text_len: usize },
+    Stored {
+        bytes: &'a [u8],
+        text_len: usize,
+    },
     TooLong,
 }
 

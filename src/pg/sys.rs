@@ -8,8 +8,8 @@ pub(super) use externs::*;
 pub(super) use pgrx_pg_sys::{
     BackgroundWorkerHandle, ConditionVariable, DeadlockTimeout, FirstSnapshotSet, FunctionCallInfoBaseData, GucContext,
     InterruptHoldoffCount, InterruptPending, LOG, LWLock, LWLockMode, LWLockPadded, LockTimeout, MaxBackends,
-    MemoryContext, MyDatabaseId, NullableDatum, PG_exception_stack, PGERROR as ERROR, SubTransactionId,
-    SubXactEvent, WARNING, XactEvent, XactReadOnly, error_context_stack, process_shared_preload_libraries_in_progress,
+    MemoryContext, MyDatabaseId, NullableDatum, PG_exception_stack, PGERROR as ERROR, SubTransactionId, SubXactEvent,
+    WARNING, XactEvent, XactReadOnly, error_context_stack, process_shared_preload_libraries_in_progress,
     shmem_request_hook, shmem_startup_hook,
 };
 pub use pgrx_pg_sys::{Datum, FunctionCallInfo, Pg_finfo_record};

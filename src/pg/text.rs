@@ -12,11 +12,7 @@ use super::sys;
 /// (a message is a Rust string, and reaches the client through a conversion from the database's encoding).
 pub fn display(text: &[u8]) -> String {
     // SAFETY: reads a variable.
-    if unsafe { sys::pgl_encoding_is_utf8() } {
-        String::from_utf8_lossy(text).into_owned()
-    } else {
-        escaped(text)
-    }
+    if unsafe { sys::pgl_encoding_is_utf8() } { String::from_utf8_lossy(text).into_owned() } else { escaped(text) }
 }
 
 /// Text from elsewhere, fit to be stored and shown in this database: as it is where it is valid in its encoding, else with

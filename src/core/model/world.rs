@@ -781,7 +781,7 @@ impl<'a> World<'a> {
             self.next_transaction(p);
             return Ok(());
         }
-        let commit = Commit::new(self.tx(p), &self.processes[p as usize].changes);
+        let commit = Commit::new(self.tx(p), &self.processes[p as usize].changes).unwrap();
         self.commit(p, commit)
     }
 
@@ -919,7 +919,7 @@ impl<'a> World<'a> {
             if advanced {
                 section.advanced();
             }
-            section.finish(me, changes.outcomes(committed, at), &guards);
+            section.finish(me, changes.outcomes(committed, at), guards.into_iter());
         });
         self.say(p, || format!("drops what it had, {}", if committed { "committed" } else { "rolled back" }));
         self.next_transaction(p);

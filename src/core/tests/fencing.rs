@@ -102,7 +102,7 @@ impl Server {
     }
 
     fn seal_without(&mut self, session: &Session, left_out: &[Key]) -> CommitStep<Key> {
-        let mut commit = Commit::new(session.me, &session.changes);
+        let mut commit = Commit::new(session.me, &session.changes).unwrap();
         left_out.iter().for_each(|key| commit.leave_out(key));
         loop {
             match commit.next() {
@@ -129,7 +129,7 @@ impl Server {
         let guards: Vec<_> = session.changes.guards().collect();
         self.section(|section| {
             let at = section.at;
-            section.finish(session.me, session.changes.outcomes(true, at), &guards);
+            section.finish(session.me, session.changes.outcomes(true, at), guards.into_iter());
         });
     }
 
