@@ -42,6 +42,7 @@
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
@@ -638,8 +639,44 @@ open_other_indexes(PglTable *table)
 	return fits;
 }
 
+/*
+ * PostgreSQL puts statement_timeout away before a commit, which may have to wait for a lock here: its timer runs on
+ * meanwhile, so that such a wait ends as any other.  An error leaves it to the abort of the whole command to stop it.
+ */
+static bool
+resume_statement_timeout(void)
+{
+	int64		left = pgl_statement_timeout_left();
+
+	if (left < 0)
+		return false;
+	enable_timeout_after(STATEMENT_TIMEOUT, (int) Max(left, 1));
+	return true;
+}
+
+static void
+suspend_statement_timeout(void)
+{
+	disable_timeout(STATEMENT_TIMEOUT, true);
+	/* it may just have gone off, and must not be taken for a cancel by somebody else later */
+	CHECK_FOR_INTERRUPTS();
+}
+
+static int	open_table(const PglShape *shape, PglTable *table, bool for_writing);
+
 int
 pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
+{
+	bool		resumed = for_writing && resume_statement_timeout();
+	int			opened = open_table(shape, table, for_writing);
+
+	if (resumed)
+		suspend_statement_timeout();
+	return opened;
+}
+
+static int
+open_table(const PglShape *shape, PglTable *table, bool for_writing)
 {
 	bool		fits;
 
@@ -1144,8 +1181,11 @@ pgl_synchronous_commit_local(void)
 int64
 pgl_statement_timeout_left(void)
 {
-	/* background workers have the setting, but no timer */
-	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT) ||
+	/*
+	 * Background workers have the setting, but no timer.  Inside a statement, where a procedure commits, the timer runs,
+	 * or the setting is not in force: it was made inside the statement.
+	 */
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT) || ActivePortal != NULL ||
 		!(MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER))
 		return -1;
 	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(),

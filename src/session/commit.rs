@@ -6,7 +6,7 @@ use lease_core::{CommitStep, Failure, Lease, Name, State};
 
 use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
-use crate::pg::{Error, Result, test_point, xact};
+use crate::pg::{Error, Result, interrupt, test_point, xact};
 use crate::shared::{Counter, Key};
 use crate::store::{self, Outcome, Writer};
 use pending::Extra;
@@ -33,6 +33,9 @@ pub fn pre_commit() -> Result<()> {
         seal(table)?;
         test_point!("sealed")?;
         for write in pending::writes() {
+            test_point!(quiet "write");
+            // sealed as it is, the transaction still aborts like any other
+            interrupt::check()?;
             write_row(table, &write)?;
         }
         test_point!("written")

@@ -4,7 +4,7 @@ use lease_core::{GuardAnswer, Guarding, Name, Next, State, Status, Time, holds};
 
 use super::operate::may_take_part;
 use super::{fail, pending};
-use crate::pg::{Result, proc, xact};
+use crate::pg::{Result, interrupt, proc, xact};
 use crate::shared::{self, Key};
 use crate::store;
 
@@ -49,6 +49,8 @@ fn promise(key: &Key, owner: Name, epoch: i64) -> Result<(Status, Time)> {
         match guarding.next() {
             Next::Sample => guarding.sampled(shared::version(hash)),
             Next::Read => {
+                // as in `operate`
+                interrupt::check()?;
                 let found = store::find(&key.name)?.row.map(|row| row.lease);
                 in_one_term(key, owner, epoch, found.as_ref())?;
                 guarding.read(found);
