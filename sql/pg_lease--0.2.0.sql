@@ -355,7 +355,7 @@ CREATE VIEW lease.stats AS
 		sweep_delay_max,
 		stats_reset
 	FROM lease.read_stats();
-COMMENT ON VIEW lease.stats IS 'What has been counted in this database since stats_reset, at the latest since the start of the server';
+COMMENT ON VIEW lease.stats IS 'What has been counted in this database since stats_reset, at the latest since the start of the server; NULLs: nothing is counted in it';
 COMMENT ON COLUMN lease.stats.grants IS 'Leases acquired, committed';
 COMMENT ON COLUMN lease.stats.takeovers IS 'Of these: of a key whose last lease had lapsed';
 COMMENT ON COLUMN lease.stats.regrants IS 'Of these: to the owner that held the lease';
