@@ -2,6 +2,10 @@
 
 \echo Use "CREATE EXTENSION pg_lease" to load this file. \quit
 
+-- A superuser runs this in a schema where others may have made functions and operators. PostgreSQL's own come first on the
+-- search_path, but where they fit only by a conversion, one of somebody else's that fits exactly is taken. So every function
+-- is qualified, and every operator is qualified or stands between types that PostgreSQL has it for.
+
 -- Not IF NOT EXISTS: a schema that is there already was made by somebody else, with privileges or objects of theirs.
 CREATE SCHEMA lease;
 COMMENT ON SCHEMA lease IS 'pg_lease: USAGE is the gate, GRANT USAGE ON SCHEMA lease TO a role lets it in';
@@ -49,8 +53,8 @@ ALTER TABLE lease.entry
 	ADD CONSTRAINT entry_state CHECK (state IN ('f', 'h', 'l')),
 	ADD CONSTRAINT entry_owner CHECK ((state = 'f') = (owner IS NULL)),
 	ADD CONSTRAINT entry_payload CHECK (state = 'h' OR payload IS NULL),
-	ADD CONSTRAINT entry_key_length CHECK (octet_length(key) BETWEEN 1 AND 255),
-	ADD CONSTRAINT entry_owner_length CHECK (octet_length(owner) BETWEEN 1 AND 255),
+	ADD CONSTRAINT entry_key_length CHECK (pg_catalog.octet_length(key) BETWEEN 1 AND 255),
+	ADD CONSTRAINT entry_owner_length CHECK (pg_catalog.octet_length(owner) BETWEEN 1 AND 255),
 	-- 2^62 + 2^61: above what advance_epochs can reach, and so far below the greatest bigint that no counting gets there
 	ADD CONSTRAINT entry_epoch CHECK (epoch BETWEEN 1 AND 6917529027641081856),
 	ADD CONSTRAINT entry_ttl CHECK (ttl > 0);
@@ -279,7 +283,7 @@ CREATE FUNCTION lease.read_clock(
 COMMENT ON FUNCTION lease.read_clock() IS 'Serves view lease.clock';
 
 CREATE VIEW lease.clock AS
-	SELECT lease_time, wall_time, lease_time - wall_time AS difference
+	SELECT lease_time, wall_time, lease_time OPERATOR(pg_catalog.-) wall_time AS difference
 	FROM lease.read_clock();
 COMMENT ON VIEW lease.clock IS 'The lease clock beside the wall clock, both read at one moment';
 COMMENT ON COLUMN lease.clock.difference IS 'How far lease time is ahead of the wall clock; not zero once the wall clock was stepped';
@@ -351,7 +355,7 @@ CREATE VIEW lease.stats AS
 		sweep_delay_max,
 		stats_reset
 	FROM lease.read_stats();
-COMMENT ON VIEW lease.stats IS 'What has been counted in this database since stats_reset, at the latest since the start of the server';
+COMMENT ON VIEW lease.stats IS 'What has been counted in this database since stats_reset, at the latest since the start of the server; NULLs: nothing is counted in it';
 COMMENT ON COLUMN lease.stats.grants IS 'Leases acquired, committed';
 COMMENT ON COLUMN lease.stats.takeovers IS 'Of these: of a key whose last lease had lapsed';
 COMMENT ON COLUMN lease.stats.regrants IS 'Of these: to the owner that held the lease';
@@ -422,34 +426,37 @@ COMMENT ON FUNCTION lease.reset_stats() IS 'Let the counters of lease.stats begi
 -- the schema; who is let in by USAGE may call and look, administration excepted.
 DO $$
 DECLARE
-	kind text;
-	name text;
-	grantee text;
+	schema pg_catalog.oid := 'lease'::pg_catalog.regnamespace::pg_catalog.oid;
+	kind pg_catalog.text;
+	name pg_catalog.text;
+	grantee pg_catalog.text;
 BEGIN
 	FOR kind, name, grantee IN
 		SELECT object.kind, object.name,
-			CASE acl.grantee
-				WHEN 0::pg_catalog.oid THEN 'PUBLIC'
-				ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(acl.grantee))
+			CASE
+				WHEN acl.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN 'PUBLIC'::pg_catalog.text
+				ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(acl.grantee)::pg_catalog.text)
 			END
 		FROM (
-			SELECT 'SCHEMA', 'lease', nspowner, nspacl
+			SELECT 'SCHEMA'::pg_catalog.text, 'lease'::pg_catalog.text, nspowner, nspacl
 			FROM pg_catalog.pg_namespace
-			WHERE oid = 'lease'::pg_catalog.regnamespace
+			WHERE oid OPERATOR(pg_catalog.=) schema
 			UNION ALL
-			SELECT 'TABLE', 'lease.' || pg_catalog.quote_ident(relname), relowner, relacl
+			SELECT 'TABLE'::pg_catalog.text,
+				pg_catalog.format('lease.%I'::pg_catalog.text, relname), relowner, relacl
 			FROM pg_catalog.pg_class
-			WHERE relnamespace = 'lease'::pg_catalog.regnamespace AND relkind IN ('r', 'v')
+			WHERE relnamespace OPERATOR(pg_catalog.=) schema
+				AND relkind OPERATOR(pg_catalog.=) ANY ('{r,v}'::pg_catalog."char"[])
 			UNION ALL
-			SELECT 'ROUTINE', oid::pg_catalog.regprocedure::text, proowner,
-				coalesce(proacl, pg_catalog.acldefault('f', proowner))
+			SELECT 'ROUTINE'::pg_catalog.text, oid::pg_catalog.regprocedure::pg_catalog.text, proowner,
+				coalesce(proacl, pg_catalog.acldefault('f'::pg_catalog."char", proowner))
 			FROM pg_catalog.pg_proc
-			WHERE pronamespace = 'lease'::pg_catalog.regnamespace
+			WHERE pronamespace OPERATOR(pg_catalog.=) schema
 		) AS object (kind, name, owner, acl),
 			pg_catalog.aclexplode(object.acl) AS acl
-		WHERE acl.grantee <> object.owner
+		WHERE acl.grantee OPERATOR(pg_catalog.<>) object.owner
 	LOOP
-		EXECUTE 'REVOKE ALL ON ' || kind || ' ' || name || ' FROM ' || grantee;
+		EXECUTE pg_catalog.format('REVOKE ALL ON %s %s FROM %s'::pg_catalog.text, kind, name, grantee);
 	END LOOP;
 END
 $$;

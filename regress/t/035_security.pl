@@ -14,31 +14,36 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE app LOGIN; CREATE ROLE outsider LOGIN; CREATE ROLE operator LOGIN; CREATE ROLE "x'; DROP TABLE lease.entry; --" LOGIN;
 });
 
-# --- A database where everything that the extension's script or a caller could mean is shadowed by what raises an error.
+# --- A database where everything that the extension's script or a caller could mean is shadowed by what raises an error: under
+# every name that the script uses, an operator for every pair of types that the script has to do with, whether or not
+# PostgreSQL has one for them, and a function for every type and every pair.
 $node->safe_psql('postgres', 'CREATE DATABASE hostile');
-my @types = ('text', 'bigint', 'integer', 'oid', 'name', '"char"', 'timestamptz', 'interval', 'boolean', 'jsonb', 'regprocedure', 'regnamespace');
+my @types = qw(text varchar bpchar name "char" oid regclass regproc regprocedure regnamespace regrole regtype smallint integer bigint numeric boolean
+	timestamptz timestamp interval jsonb aclitem aclitem[] text[] name[] "char"[] oid[] integer[] anyelement anyarray anynonarray);
+my @functions = qw(quote_ident octet_length pg_get_userbyid now acldefault aclexplode pg_extension_config_dump current_database clock_timestamp format_type);
+my %operators = (boolean => [ '=', '<>', '<', '>', '<=', '>=' ], text => ['||'], interval => ['-']);
 my $traps = '';
-foreach my $type (@types)
+sub trap { my ($name, $arguments, $result) = @_; $traps .= "CREATE FUNCTION public.$name($arguments) RETURNS $result LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION \$\$hijacked\$\$; END';\n"; return; }
+foreach my $left (@types)
 {
-	(my $suffix = $type) =~ s/\W//g;
-	foreach my $result ('boolean', $type eq 'timestamptz' ? 'interval' : $type eq 'text' ? 'text' : ())
+	foreach my $right (@types)
 	{
-		$traps .= "CREATE FUNCTION trap_${suffix}_$result($type, $type) RETURNS $result LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION \$\$hijacked\$\$; END';\n";
-		my @operators = $result eq 'boolean' ? ('=', '<>', '<', '>', '<=', '>=') : $result eq 'interval' ? ('-') : ('||');
-		$traps .= "CREATE OPERATOR $_ (LEFTARG = $type, RIGHTARG = $type, FUNCTION = trap_${suffix}_$result);\n" foreach @operators;
+		foreach my $result (sort keys %operators)
+		{
+			trap("trap_$result", "$left, $right", $result);
+			$traps .= "CREATE OPERATOR public.$_ (LEFTARG = $left, RIGHTARG = $right, FUNCTION = public.trap_$result);\n" foreach @{ $operators{$result} };
+		}
+		trap($_, "$left, $right", 'text') foreach @functions;
 	}
+	trap($_, $left, 'text') foreach @functions;
 }
-foreach my $function ('quote_ident(text) RETURNS text', 'octet_length(text) RETURNS integer', 'pg_get_userbyid(oid) RETURNS name', 'now() RETURNS timestamptz',
-	'acldefault("char", oid) RETURNS aclitem[]', 'aclexplode(aclitem[]) RETURNS SETOF record', 'pg_extension_config_dump(regclass, text) RETURNS void',
-	'current_database() RETURNS name', 'clock_timestamp() RETURNS timestamptz')
-{
-	$traps .= "CREATE FUNCTION public.$function LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION \$\$hijacked\$\$; END';\n";
-}
+trap($_, '', 'text') foreach @functions;
 $node->safe_psql('hostile', "$traps GRANT ALL ON SCHEMA public TO PUBLIC;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO outsider;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO outsider;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO outsider;");
-is($node->psql('hostile', 'CREATE EXTENSION pg_lease'), 0, 'CREATE EXTENSION among shadows');
+like(($node->psql('hostile', $_))[2], qr/hijacked/, "a trap: $_") foreach q{SELECT 'x'::text = 1::bigint}, q{SELECT 1::oid = 'pg_catalog'::regnamespace}, q{SELECT public.now()};
+is(($node->psql('hostile', 'CREATE EXTENSION pg_lease'))[2], '', 'CREATE EXTENSION among shadows');
 
 # Default privileges give nobody more than the script says.
 sub hostile_is { my ($sql, $expected, $name) = @_; local $Test::Builder::Level = $Test::Builder::Level + 1; return is(value($node, $sql, 'hostile'), $expected, $name); }

@@ -1,4 +1,6 @@
 //! What only the DBA may call: EXECUTE is revoked from PUBLIC.
+//!
+//! Process: the backend that calls. Locks: none here; `session` takes the claims lock for force_release.
 
 use super::{input, output};
 use crate::pg::Result;
@@ -17,4 +19,11 @@ pub fn force_release(call: Call<'_>) -> Result<Reply<'_>> {
     session::ready()?;
     let was = session::force_release(input::name(call, 0, "key")?)?;
     call.row(&[output::or_null(was.owner.as_ref(), |owner| Value::Text(owner.as_bytes())), Value::Int8(was.epoch)])
+}
+
+/// `lease.reset_stats() RETURNS void`: the counters of this database begin anew.
+pub fn reset_stats(call: Call<'_>) -> Result<Reply<'_>> {
+    session::ready()?;
+    session::reset_stats();
+    Ok(call.null())
 }

@@ -1,4 +1,6 @@
 //! Arguments. A wrong one is `invalid_input` (S7): 22004 for NULL, else 22023, and the message names it.
+//!
+//! Process: the backend that calls. Locks: none is held, as what is decoded may be detoasted and may be refused.
 
 use lease_core::interval::{self, IntervalError};
 use lease_core::{NAME_MAX_BYTES, Name, NameError};

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `operations` | acquire, wait_acquire, renew, release, inspect, guard |
 //! | `fence` | the trigger fence |
-//! | `administration` | force_release |
-//! | `views` | now, what the views are made of, reset_stats |
+//! | `administration` | force_release, reset_stats |
+//! | `views` | now, what the views are made of |
 //! | `input` | arguments and what is said about wrong ones |
 //! | `output` | states, times and spans as SQL values |
 //!
@@ -38,6 +38,7 @@ pg_function!(lease_guard, operations::guard);
 pg_function!(lease_fence, fence::fence);
 
 pg_function!(lease_force_release, administration::force_release);
+pg_function!(lease_reset_stats, administration::reset_stats);
 
 pg_function!(lease_now, views::now);
 pg_function!(lease_list_leases, views::list_leases);
@@ -46,4 +47,3 @@ pg_function!(lease_list_waiters, views::list_waiters);
 pg_function!(lease_read_clock, views::read_clock);
 pg_function!(lease_read_stats, views::read_stats);
 pg_function!(lease_list_sweepers, views::list_sweepers);
-pg_function!(lease_reset_stats, views::reset_stats);

@@ -1,4 +1,6 @@
-//! Answers as SQL values.
+//! Answers as SQL values: what core's states, times and spans are called in SQL.
+//!
+//! Process: the backend that calls. Locks: none is held or needed.
 
 use lease_core::{Kind, State, Status, Time};
 

@@ -1,4 +1,7 @@
-//! The lease clock, the views and the statistics. All of it changes no lease, and works in a read-only transaction and on a standby.
+//! The lease clock and the views. All of it changes no lease, and works in a read-only transaction and on a standby.
+//!
+//! Process: the backend that calls. Locks: those of what is read, each for its own time: the claims lock for claims and
+//! waiters, and the table for leases. The statistics are read without one.
 
 use super::output;
 use crate::pg::Result;
@@ -86,21 +89,14 @@ pub fn list_waiters(call: Call<'_>) -> Result<Reply<'_>> {
     Ok(rows.finish())
 }
 
-/// View `lease.stats`: what is counted for this database, in the order of `shared::Counter`.
+/// View `lease.stats`: what is counted for this database, in the order of `shared::Counter`; NULLs where nothing is counted.
 pub fn read_stats(call: Call<'_>) -> Result<Reply<'_>> {
     session::ready()?;
-    let stats = session::stats();
+    let Some(stats) = session::stats() else { return call.row(&[Value::Null; session::COUNTERS + 3]) };
     let counts = stats.counts.iter().map(|count| Value::Int8(i64::try_from(*count).unwrap_or(i64::MAX)));
     let delays = [output::span(stats.sweep_delay_last), output::span(stats.sweep_delay_max)];
     let values: Vec<Value<'_>> = counts.chain(delays).chain([output::time(stats.since)]).collect();
     call.row(&values)
-}
-
-/// `lease.reset_stats() RETURNS void`: the counters of this database begin anew.
-pub fn reset_stats(call: Call<'_>) -> Result<Reply<'_>> {
-    session::ready()?;
-    session::reset_stats();
-    Ok(call.null())
 }
 
 /// View `lease.sweepers`: every database in which the extension is used, and how it stands with its sweeper.

@@ -17,6 +17,7 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/dependency.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am_d.h"
@@ -28,6 +29,7 @@
 #include "commands/trigger.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "commands/extension.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "executor/tuptable.h"
@@ -463,15 +465,28 @@ find_relation(const PglShape *shape)
 	return OidIsValid(schema) ? get_relname_relid(shape->name, schema) : InvalidOid;
 }
 
+/* Whoever may create a schema can make a table of that name.  Only the extension's owner can make it a part of it. */
+static bool
+is_of_extension(Oid oid, const PglShape *shape)
+{
+	Oid			extension = getExtensionOfObject(RelationRelationId, oid);
+	const char *name = OidIsValid(extension) ? get_extension_name(extension) : NULL;
+
+	return name != NULL && strcmp(name, shape->extension) == 0;
+}
+
 bool
 pgl_table_exists(const PglShape *shape)
 {
-	return OidIsValid(find_relation(shape));
+	Oid			oid = find_relation(shape);
+
+	return OidIsValid(oid) && is_of_extension(oid, shape);
 }
 
 /*
- * Where a table was found last, by the address of its name.  The relation's own name and schema are compared each
- * time it is opened; what the schema is called is watched by a callback.
+ * Where a table was found last, by the address of its name, and found to be the extension's.  The relation's own name
+ * and schema are compared each time it is opened; what the schema is called is watched by a callback.  That it is the
+ * extension's stays true of the relation, unless the owner takes it out by ALTER EXTENSION: then until it is forgotten.
  */
 typedef struct FoundTable
 {
@@ -504,9 +519,9 @@ found_table(const char *name)
 	return &found_tables[0];
 }
 
-/* The locked relation of that name; NULL: there is none */
+/* The locked relation of that name; NULL: there is none, or it is foreign */
 static Relation
-open_relation(const PglShape *shape, LOCKMODE lockmode)
+open_relation(const PglShape *shape, LOCKMODE lockmode, bool *foreign)
 {
 	FoundTable *found = found_table(shape->name);
 	bool		known = found->name == shape->name;
@@ -525,6 +540,12 @@ open_relation(const PglShape *shape, LOCKMODE lockmode)
 			strcmp(RelationGetRelationName(rel), shape->name) == 0 &&
 			(known ? found->name == shape->name : get_namespace_oid(shape->schema, true) == schema))
 		{
+			if (!known && !is_of_extension(oid, shape))
+			{
+				table_close(rel, lockmode);
+				*foreign = true;
+				return NULL;
+			}
 			if (!known)
 				*found = (FoundTable) {.name = shape->name, .schema = schema, .oid = oid};
 			return rel;
@@ -679,13 +700,14 @@ static int
 open_table(const PglShape *shape, PglTable *table, bool for_writing)
 {
 	bool		fits;
+	bool		foreign = false;
 
 	memset(table, 0, sizeof(PglTable));
 	table->shape = shape;
 	table->lockmode = for_writing ? RowExclusiveLock : AccessShareLock;
-	table->rel = open_relation(shape, table->lockmode);
+	table->rel = open_relation(shape, table->lockmode, &foreign);
 	if (table->rel == NULL)
-		return PGL_MISSING;
+		return foreign ? PGL_FOREIGN : PGL_MISSING;
 
 	fits = table_fits(table->rel, shape) &&
 		(shape->key < 0 || open_key_index(table)) &&

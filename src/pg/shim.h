@@ -178,6 +178,7 @@ typedef struct PglShape
 {
 	const char *schema;
 	const char *name;
+	const char *extension;		/* that it is part of */
 	const int32 *kinds;			/* PglKind of each column */
 	int32		columns;
 	int32		key;			/* the column of the primary key, text COLLATE "C"; -1: no index is used */
@@ -206,6 +207,7 @@ typedef enum PglOpen
 {
 	PGL_OPENED,
 	PGL_MISSING,
+	PGL_FOREIGN,				/* a table of that name, but not the extension's */
 	PGL_MISSHAPEN
 } PglOpen;
 

@@ -16,6 +16,8 @@ use super::value::{CRow, Kind, Value};
 pub struct Shape {
     pub schema: &'static CStr,
     pub name: &'static CStr,
+    /// That it is part of: a table of that name which is not is nobody's business.
+    pub extension: &'static CStr,
     pub columns: &'static [Kind],
     /// The column of the primary key, a text COLLATE "C".
     pub key: Option<usize>,
@@ -53,7 +55,7 @@ pub struct Table {
     raw: sys::PglTable,
 }
 
-/// Whether there is a table of that name.
+/// Whether there is a table of that name in that extension. Waits for no lock on it.
 pub fn exists(shape: &Shape) -> Result<bool> {
     let c_shape = CShape::new(shape);
     let to_shape = &raw const c_shape.0;
@@ -93,6 +95,7 @@ pub fn is_missing(error: &Error) -> bool {
 fn opened_or_error(opened: i32, shape: &Shape) -> Result<()> {
     let name = || format!("{}.{}", shape.schema.to_string_lossy(), shape.name.to_string_lossy());
     const MISSING: i32 = PglOpen::PGL_MISSING as i32;
+    const FOREIGN: i32 = PglOpen::PGL_FOREIGN as i32;
     const MISSHAPEN: i32 = PglOpen::PGL_MISSHAPEN as i32;
     match opened {
         MISSING => {
@@ -100,6 +103,14 @@ fn opened_or_error(opened: i32, shape: &Shape) -> Result<()> {
             let report = Report::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
             Err(Report { table_is_missing: true, ..report.detail("It is part of the extension.") }.into())
         }
+        FOREIGN => Err(Error::from(
+            Report::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("table \"{}\" is not part of extension {}", name(), shape.extension.to_string_lossy()),
+            )
+            .detail("It was made by somebody else, or taken out of the extension.")
+            .hint("If it is the one that the extension made, put it back with ALTER EXTENSION ... ADD TABLE."),
+        )),
         MISSHAPEN => Err(Error::from(
             Report::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -297,6 +308,7 @@ impl CShape<'_> {
             sys::PglShape {
                 schema: shape.schema.as_ptr(),
                 name: shape.name.as_ptr(),
+                extension: shape.extension.as_ptr(),
                 kinds: shape.columns.as_ptr().cast(),
                 columns: shape.columns.len() as i32,
                 key: shape.key.map_or(-1, |key| key as i32),

@@ -3,6 +3,7 @@
 //! A session waits at a point that its setting pg_lease.test_points names (a list, by commas), for as long as another
 //! session holds `pg_advisory_lock(125534, hashtext('name'))`. The wait is one for a heavyweight lock, so that
 //! isolationtester and pg_blocking_pids() see it. `name=error` and `name=panic` in the list raise instead of waiting.
+//! A few names are no places but change what a process does, where it asks by `is_named`.
 
 /// `test_point!("name")?` where errors may be raised, `test_point!(quiet "name")` where not, as in commit callbacks.
 macro_rules! test_point {
@@ -46,6 +47,10 @@ mod enabled {
     fn armed(name: &str, what: &str) -> bool {
         let item = |point: &&[u8]| point.trim_ascii().strip_prefix(name.as_bytes()) == Some(what.as_bytes());
         TEST_POINTS.get().split(|&b| b == b',').any(|point| item(&point))
+    }
+
+    pub fn is_named(name: &str) -> bool {
+        armed(name, "")
     }
 
     pub fn reach(name: &'static str) -> Result<()> {

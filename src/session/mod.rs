@@ -39,7 +39,7 @@ pub use guard::{Fenced, guard, may_write};
 pub use lapse::{Fate, lapse};
 pub use pending::register;
 pub use report::{WaitsFor, claims, clock, inspect, leases, waiters};
-pub use tally::{reset_stats, stats, sweepers};
+pub use tally::{COUNTERS, reset_stats, stats, sweepers};
 
 /// How long an acquire that was not asked to wait waits for a commit that is already under way, in microseconds.
 const COMMIT_PATIENCE: i64 = 1_000_000;

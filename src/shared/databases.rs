@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, A
 use lease_core::{Time, Tx};
 
 use super::{Counter, DATABASES_LOCK, memory};
-use crate::pg::{lwlock, proc, text, worker};
+use crate::pg::{Report, log, lwlock, proc, sqlstate, text, worker};
 
 /// Databases beyond that have leases, but no sweeper and no counters.
 pub const DATABASES: usize = 256;
@@ -25,7 +25,39 @@ pub struct Databases {
     pub(super) start: AtomicI64,
     /// When the difference of the clocks was last logged, on the steady clock.
     clock_logged: AtomicI64,
+    /// The log has the line about too many databases.
+    told_full: AtomicBool,
     slots: [Slot; DATABASES],
+}
+
+/// A transaction that needs a database to itself, in force as long as it runs: nobody takes it back.
+#[derive(Default)]
+struct Hold {
+    proc: AtomicU32,
+    incarnation: AtomicU32,
+    /// 0: there is none.
+    lxid: AtomicU32,
+}
+
+/// So many of them at once are remembered for one database: one more is, too, for as long as it keeps others company.
+const HOLDS: usize = 16;
+
+impl Hold {
+    fn tx(&self) -> Tx {
+        let [proc, incarnation, lxid] = [&self.proc, &self.incarnation, &self.lxid].map(|word| word.load(Relaxed));
+        Tx { proc, incarnation, lxid }
+    }
+
+    fn is_in_force(&self) -> bool {
+        let tx = self.tx();
+        tx.lxid != 0 && proc::running(tx)
+    }
+
+    fn set(&self, by: Tx) {
+        self.proc.store(by.proc, Relaxed);
+        self.incarnation.store(by.incarnation, Relaxed);
+        self.lxid.store(by.lxid, Relaxed);
+    }
 }
 
 #[repr(align(128))]
@@ -38,7 +70,7 @@ pub struct Slot {
     proc: AtomicU32,
     /// Something happened to the table that the feed does not tell.
     rescan: AtomicBool,
-    hold: [AtomicU32; 3],
+    holds: [Hold; HOLDS],
     /// How far the sweeper has read the feed, and until when it sleeps: under the feed's lock.
     pub(super) wakes_at: AtomicI64,
     next_deadline: AtomicI64,
@@ -110,14 +142,23 @@ impl Slot {
     }
 
     fn held_off(&self) -> bool {
-        let [proc, incarnation, lxid] = self.hold.each_ref().map(|word| word.load(Relaxed));
-        lxid != 0 && proc::running(Tx { proc, incarnation, lxid })
+        self.holds.iter().any(Hold::is_in_force)
+    }
+
+    /// Under the databases lock. A place whose transaction is over is free.
+    fn hold_off(&self, by: Tx) {
+        if self.holds.iter().any(|hold| hold.tx() == by) {
+            return;
+        }
+        if let Some(hold) = self.holds.iter().find(|hold| !hold.is_in_force()) {
+            hold.set(by);
+        }
     }
 
     fn reset(&self, database: u32, now: Time) {
         self.status.store(Status::Wanted as u32, Relaxed);
         self.rescan.store(false, Relaxed);
-        self.hold[2].store(0, Relaxed);
+        self.holds.iter().for_each(|hold| hold.lxid.store(0, Relaxed));
         self.forget_deadlines();
         self.reset_counters(now);
         self.error_len.store(0, Relaxed);
@@ -170,6 +211,14 @@ impl Slot {
     }
 }
 
+impl Databases {
+    /// Another database can have the slot.
+    fn give_up(&self, slot: &Slot) {
+        slot.database.store(0, Relaxed);
+        self.told_full.store(false, Relaxed);
+    }
+}
+
 fn locked<R>(f: impl FnOnce(&'static Databases) -> R) -> R {
     let databases = memory::databases();
     lwlock::get(DATABASES_LOCK).exclusive(|| f(databases))
@@ -201,10 +250,23 @@ pub fn with_mine<R>(f: impl FnOnce(&Slot) -> R) -> Option<R> {
     Some(f(&slots[index]))
 }
 
-/// The extension is used in this process's database: it is to have a sweeper. Cheap when it has a slot already.
+/// The extension is used in this process's database: it is to have a sweeper. Cheap when it has a slot already. Raises
+/// nothing.
 pub fn announce_mine(now: impl FnOnce() -> Time) {
-    if with_mine(|_| ()).is_none() {
-        announce(proc::database(), now());
+    if with_mine(|_| ()).is_some() {
+        return;
+    }
+    let database = proc::database();
+    announce(database, now());
+    if slot_of(database).is_none() && !memory::databases().told_full.swap(true, Relaxed) {
+        log::emit_quietly(
+            &Report::new(
+                sqlstate::SUCCESSFUL_COMPLETION,
+                format!("leases are used in more than {DATABASES} databases: {database} gets no sweeper and no counters"),
+            )
+            .detail("Leases lapse all the same; their rows show it once somebody takes the key.")
+            .hint("It gets them when another database, or the extension there, is dropped."),
+        );
     }
 }
 
@@ -239,9 +301,7 @@ pub fn ask_rescan(database: u32) {
 pub fn hold_off(database: u32, by: Tx) -> bool {
     let there = locked(|databases| {
         let slot = databases.slots.iter().find(|slot| slot.database.load(Relaxed) == database)?;
-        for (word, value) in slot.hold.iter().zip([by.proc, by.incarnation, by.lxid]) {
-            word.store(value, Relaxed);
-        }
+        slot.hold_off(by);
         slot.wake();
         Some(slot.pid.load(Relaxed) != 0)
     });
@@ -258,15 +318,14 @@ pub fn list() -> Vec<Sweeper> {
     slots().iter().filter(|slot| slot.database.load(Relaxed) != 0).map(Slot::sweeper).collect()
 }
 
-/// Of this process's database.
-pub fn stats() -> Stats {
+/// Of this process's database; `None`: it has no slot, and nothing is counted.
+pub fn stats() -> Option<Stats> {
     with_mine(|slot| Stats {
         counts: Counter::ALL.map(|(counter, _)| slot.counted(counter)),
         sweep_delay_last: slot.sweep_delay_last.load(Relaxed),
         sweep_delay_max: slot.sweep_delay_max.load(Relaxed),
         since: Time(slot.since.load(Relaxed)),
     })
-    .unwrap_or(Stats { counts: [0; Counter::COUNT], sweep_delay_last: 0, sweep_delay_max: 0, since: Time(0) })
 }
 
 pub fn reset_stats(now: Time) {
@@ -302,7 +361,7 @@ pub fn forget(database: u32) {
     locked(|databases| {
         for slot in databases.slots.iter().filter(|slot| slot.database.load(Relaxed) == database) {
             if slot.pid.load(Relaxed) == 0 {
-                slot.database.store(0, Relaxed);
+                databases.give_up(slot);
             }
         }
     });
@@ -362,7 +421,7 @@ pub fn detach(database: u32, leaving: &Leaving<'_>) {
         let status = match leaving {
             Leaving::NotInstalled if slot.rescan.load(Relaxed) => Status::Wanted,
             Leaving::NotInstalled => {
-                slot.database.store(0, Relaxed);
+                databases.give_up(slot);
                 Status::Wanted
             }
             Leaving::HeldOff => Status::HeldOff,
@@ -406,4 +465,20 @@ pub fn show(next_deadline: Option<Time>, leases: usize) {
         slot.next_deadline.store(next_deadline.unwrap_or(Time::NEVER).0, Relaxed);
         slot.leases.store(leases as u64, Relaxed);
     });
+}
+
+/// `lease_test_fill_databases(count integer)`: announces so many databases that are not there.
+#[cfg(feature = "test-points")]
+mod test {
+    use crate::pg::function::{Call, Reply};
+    use crate::pg::{Result, pg_function};
+
+    pg_function!(lease_test_fill_databases, fill);
+
+    fn fill(call: Call<'_>) -> Result<Reply<'_>> {
+        for i in 0..call.int4(0).unwrap_or(0).unsigned_abs() {
+            super::announce(u32::MAX - i, crate::shared::at().now);
+        }
+        Ok(call.null())
+    }
 }

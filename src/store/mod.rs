@@ -62,7 +62,7 @@ pub fn find_in_snapshot(key: &Name) -> Result<Option<Row>> {
     table::read(&row::ENTRY, |entries| entries.find(key.as_bytes(), View::Transaction, Row::read))
 }
 
-/// Whether there is a table to look into: the extension is installed here.
+/// Whether there is a table to look into: the extension is installed here, and its table is there.
 pub fn exists() -> Result<bool> {
     table::exists(&row::ENTRY)
 }

@@ -1,12 +1,17 @@
 //! A row of `lease.entry` and the lease that it stands for.
 
+use std::ffi::CStr;
+
 use lease_core::{Lease, Name, NameError, State, Time};
 
 use crate::pg::table::{self, Shape};
 use crate::pg::value::{Kind, Value};
 use crate::pg::{Error, Report, Result, memory, sqlstate};
 
-pub(super) static ENTRY: Shape = Shape { schema: c"lease", name: c"entry", columns: &COLUMNS, key: Some(KEY) };
+pub(super) static ENTRY: Shape =
+    Shape { schema: c"lease", name: c"entry", extension: EXTENSION, columns: &COLUMNS, key: Some(KEY) };
+
+const EXTENSION: &CStr = c"pg_lease";
 
 /// As the install script creates them.
 const COLUMNS: [Kind; 11] = {
@@ -34,7 +39,8 @@ const OWNER: usize = 8;
 const GRANTED_TO: usize = 9;
 const PAYLOAD: usize = 10;
 
-pub(super) static FLOOR: Shape = Shape { schema: c"lease", name: c"epoch_floor", columns: &[Kind::Int8], key: None };
+pub(super) static FLOOR: Shape =
+    Shape { schema: c"lease", name: c"epoch_floor", extension: EXTENSION, columns: &[Kind::Int8], key: None };
 
 #[derive(Clone, Debug)]
 pub struct Row {

@@ -2,6 +2,9 @@
 //!
 //! A command that needs a database to itself asks its sweeper out for as long as its transaction runs. Nothing has to take
 //! that back: whoever looks sees whether the transaction is still running.
+//!
+//! Process: clients' backends, before a utility command and in the commit callback, where nothing may be raised. Locks: the
+//! databases lock, for as long as `databases` needs; none while a sweeper is waited for.
 
 use std::cell::Cell;
 
@@ -65,7 +68,7 @@ fn committed() {
     }
     let database = proc::database();
     if at_commit == AtCommit::Announce {
-        databases::announce(database, shared::at().now);
+        databases::announce_mine(|| shared::at().now);
     }
     databases::ask_rescan(database);
 }

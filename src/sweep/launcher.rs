@@ -3,6 +3,9 @@
 //! It knows such databases from their first call and from CREATE EXTENSION; at a start it has a sweeper look into every
 //! database, one after the other, which leaves again where there is nothing to sweep. What cannot be started is tried again
 //! after a while, ever longer.
+//!
+//! Process: the launcher, connected to no database. Locks: the databases lock as `databases` takes it, never over a call that
+//! can raise.
 
 use std::collections::{HashMap, VecDeque};
 

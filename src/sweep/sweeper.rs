@@ -1,7 +1,11 @@
 //! The sweeper of one database: sleeps until the earliest deadline it knows, then writes down what has lapsed.
 //!
 //! It knows deadlines from one scan of the table and, from then on, from the feed. It never believes them: at a deadline the
-//! row is read, and if the lease was prolonged it is filed again. Outside its short transactions it holds nothing.
+//! row is read, and if the lease was prolonged it is filed again. What comes into the table in ways that nobody tells it of,
+//! it finds at the next scan. Outside its short transactions it holds nothing.
+//!
+//! Process: the sweeper. Locks: none of its own; the databases lock and the feed lock as `databases` and `feed` take them,
+//! the claims lock as `session::lapse` does, one after the other.
 
 use std::cell::Cell;
 
@@ -24,6 +28,9 @@ const IDLE: i64 = 60_000_000;
 
 /// Reading the table takes one part in so many of the time, at most.
 const SCAN_SHARE: i64 = 10;
+
+/// So often the table is read without a reason, in microseconds: an INSERT, as of a restore, is not told.
+const RESCAN: i64 = 600_000_000;
 
 /// When to come back to a key that somebody is changing, in microseconds.
 const BUSY: i64 = 1_000_000;
@@ -98,9 +105,9 @@ fn sweep(database: u32) -> Result<End> {
                 return Ok(End::NotInstalled);
             }
             databases::set_running(database);
-            scan_at = Time::NEVER;
             let took = shared::at().now.since(now);
             no_scan_before = now.plus(took * SCAN_SHARE);
+            scan_at = now.plus(rescan_after()).max(no_scan_before);
             // what was written meanwhile
             continue;
         }
@@ -133,6 +140,14 @@ fn sweep(database: u32) -> Result<End> {
             }
         }
     }
+}
+
+fn rescan_after() -> i64 {
+    #[cfg(feature = "test-points")]
+    if crate::pg::test_points::is_named("rescan-often") {
+        return 500_000;
+    }
+    RESCAN
 }
 
 /// One transaction's worth, within what sessions need of the room for claims.
