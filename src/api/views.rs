@@ -74,7 +74,7 @@ pub fn list_claims(call: Call<'_>) -> Result<Reply<'_>> {
 pub fn list_waiters(call: Call<'_>) -> Result<Reply<'_>> {
     session::ready()?;
     let mut rows = call.rows()?;
-    for waiter in session::waiters() {
+    for waiter in session::waiters()? {
         rows.push(&[
             Value::Text(waiter.key.as_bytes()),
             Value::Int4(waiter.pid),

@@ -146,7 +146,7 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
     }
 
     /// Every key's latest change, in the order in which the keys were first changed, with the row it was decided on.
-    pub fn changes(&self) -> impl Iterator<Item = Latest<'_, K, O, X>> + '_ {
+    pub fn changes(&self) -> impl Iterator<Item = Latest<'_, K, O, X>> + Clone + '_ {
         self.chains.iter().filter_map(|c| c.stack.last().map(|top| (&c.key, c.base.as_ref(), top)))
     }
 

@@ -32,7 +32,10 @@ pub fn pre_commit() -> Result<()> {
         test_point!("before-seal")?;
         seal(table)?;
         test_point!("sealed")?;
-        for write in pending::writes() {
+        for write in (0..).map_while(pending::write) {
+            if pending::gives_way(&write.key) {
+                continue;
+            }
             test_point!(quiet "write");
             // sealed as it is, the transaction still aborts like any other
             interrupt::check()?;
@@ -53,7 +56,7 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
     if new.is_some_and(|lease| lease.state == State::Lapsed) {
         // it can wait, if somebody has the row in hand
         if table.try_write(&key.name, base.as_ref(), new.as_ref(), granted_to, payload)? != Outcome::Done {
-            pending::give_way(key);
+            pending::give_way(key)?;
         }
         return Ok(());
     }
@@ -61,7 +64,7 @@ fn write_row(table: &mut Writer<'_>, write: &Write) -> Result<()> {
 }
 
 fn seal(table: &mut Writer<'_>) -> Result<()> {
-    let mut commit = pending::commit();
+    let mut commit = pending::commit()?;
     let mut sleeper = Sleeper::new(Purpose::Commit);
     loop {
         match commit.next() {
@@ -77,7 +80,7 @@ fn seal(table: &mut Writer<'_>) -> Result<()> {
                 commit.checked(row.map(|row| row.lease).as_ref());
             }
             CommitStep::Write => break,
-            CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::give_way(&key) => {
+            CommitStep::Failed(Failure::Broken(key) | Failure::Stale(key)) if pending::give_way(&key)? => {
                 commit.leave_out(&key);
             }
             CommitStep::Failed(Failure::Broken(key)) => return Err(fail::broken(&key)),

@@ -181,9 +181,10 @@ pub fn timeout(key: &Key, wait: i64, lease: Option<&Lease<Name>>) -> Error {
     );
     let (at, claim, guard, in_company) = shared::section(|section| {
         let claim = section.claim(key, shared::hash(key)).copied();
-        let waiters = || section.waiters().filter(|(_, waited_for, _)| *waited_for == key).map(|(waiter, _, _)| waiter);
-        let me = waiters().find(|waiter| waiter.tx == proc::me());
-        let guard = me.and_then(|me| match section.blocker(me) {
+        let waiters =
+            || section.view().waiters().filter(|(_, waited_for, _)| *waited_for == key).map(|(waiter, _, _)| waiter);
+        let me = waiters().find(|waiter| waiter.tx == shared::me());
+        let guard = me.and_then(|me| match section.view().blocker(me) {
             Blocker::Guard(tx) => Some(tx),
             _ => None,
         });

@@ -38,7 +38,7 @@ fn look(key: &Key, owner: Name, epoch: i64) -> Result<(Status, Time)> {
 }
 
 fn promise(key: &Key, owner: Name, epoch: i64) -> Result<(Status, Time)> {
-    let me = proc::me();
+    let me = shared::me();
     let place = pending::begin_guard(me, key, owner, epoch)?;
     let hash = shared::hash(key);
     let mut guarding = Guarding::new(me, *key, hash, owner, epoch, pending::change_of(key));

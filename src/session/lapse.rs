@@ -27,8 +27,10 @@ pub enum Fate {
 
 /// One transaction for these keys. No flush is waited for: a lapse that a crash undoes is found again.
 pub fn lapse(keys: &[Name]) -> Result<Vec<Fate>> {
-    let mut leases: Vec<Option<Lease<Name>>> = Vec::with_capacity(keys.len());
-    let mut fates: Vec<Fate> = Vec::with_capacity(keys.len());
+    let mut leases: Vec<Option<Lease<Name>>> = Vec::new();
+    let mut fates: Vec<Fate> = Vec::new();
+    leases.try_reserve_exact(keys.len())?;
+    fates.try_reserve_exact(keys.len())?;
     worker::transaction(c"lease sweep", || {
         for key in keys {
             interrupt::check()?;

@@ -44,8 +44,8 @@ pub fn operate_on(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)>
 pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     may_change(change.function)?;
     let key = Key { database: proc::database(), name: change.key };
-    let me = proc::me();
-    pending::begin(me);
+    let me = shared::me();
+    pending::begin(me, &key)?;
 
     let (hash, room) = (shared::hash(&key), pending::room_for(&key).is_ok());
     let ask = Ask { me, key, hash, request: change.request, wait: change.wait, room };
@@ -88,7 +88,7 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
 
 fn decide(section: &mut Section<'_>, operation: &mut Operation<Key, Name>) {
     let Ask { me, key, hash, .. } = *operation.ask();
-    let met = section.claim(&key, hash).is_some_and(|c| c.tx != me && c.kind != Kind::HandOff && proc::running(c.tx));
+    let met = section.claim(&key, hash).is_some_and(|c| c.tx != me && c.kind != Kind::HandOff && shared::running(c.tx));
     operation.decide(section);
     if met && matches!(operation.answer(), Some(Answer::Granted(_))) {
         Counter::BrokenClaims.add(1);

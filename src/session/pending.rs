@@ -6,12 +6,12 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use lease_core::{At, Change, Commit, Guard, Kind, Lease, Name, Restore, Stake, State as LeaseState, Transaction, Tx};
+use lease_core::{At, Change, Commit, Guard, Kind, Lease, Name, Stake, State as LeaseState, Transaction, Tx};
 
 use super::commit::{self, Write};
 use super::{fail, tally};
 use crate::pg::xact::{self, Callbacks};
-use crate::pg::{Result, proc, test_point};
+use crate::pg::{Result, test_point};
 use crate::shared::{self, Key, MAX_CLAIMS};
 use crate::store::Edit;
 
@@ -60,12 +60,15 @@ pub fn register() -> Result<()> {
     })
 }
 
-/// An operation begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end.
-pub fn begin(me: Tx) {
+/// An operation on `key` begins: makes sure that whatever it leaves in shared memory is cleared at the transaction's end, and
+/// that what it grants can be recorded.
+pub fn begin(me: Tx, key: &Key) -> Result<()> {
     with(|state| {
+        state.changes.reserve(key)?;
         state.me = Some(me);
         state.waiting = true;
-    });
+        Ok(())
+    })
 }
 
 /// An error if one more change, of `key`, would be more than one session may have.
@@ -86,6 +89,7 @@ pub fn begin_guard(me: Tx, key: &Key, owner: Name, epoch: i64) -> Result<Option<
         if place.is_none() && state.changes.places() >= most() {
             return Err(fail::too_many(most()));
         }
+        state.changes.reserve(key)?;
         state.me = Some(me);
         Ok(place)
     })
@@ -171,13 +175,14 @@ pub fn must_flush() -> bool {
 
 /// Leaves maintenance out of the commit, which gives way to whoever took the key; false: what is pending on that key is
 /// something else.
-pub fn give_way(key: &Key) -> bool {
+pub fn give_way(key: &Key) -> Result<bool> {
     with(|state| {
         let maintenance = state.changes.pending(key).is_some_and(|p| p.change.kind == Kind::Maintenance);
         if maintenance {
+            state.skipped.try_reserve(1)?;
             state.skipped.insert(*key);
         }
-        maintenance
+        Ok(maintenance)
     })
 }
 
@@ -202,21 +207,25 @@ pub fn set_committing() {
 }
 
 /// The commit of what is pending.
-pub fn commit() -> Commit<Key, Name> {
-    with(|state| Commit::new(state.me.unwrap_or_else(proc::me), &state.changes))
+pub fn commit() -> Result<Commit<Key, Name>> {
+    with(|state| Ok(Commit::new(state.me.unwrap_or_else(shared::me), &state.changes)?))
 }
 
-/// The rows to write, copied: the state must not be borrowed while they are written.
-pub fn writes() -> Vec<Write> {
+/// The n-th row to write, copied: the state must not be borrowed while it is written. `None`: there are not so many.
+pub fn write(n: usize) -> Option<Write> {
     with(|state| {
-        let write = |(key, base, pending): (&Key, Option<&Lease<Name>>, &lease_core::Pending<Name, Extra>)| Write {
+        state.changes.change(n).map(|(key, base, pending)| Write {
             key: *key,
             base: base.copied(),
             new: pending.change.lease,
             extra: pending.extra.clone(),
-        };
-        state.changes.changes().filter(|(key, _, _)| !state.skipped.contains(key)).map(write).collect()
+        })
     })
+}
+
+/// Whether it is left out of the commit.
+pub fn gives_way(key: &Key) -> bool {
+    with(|state| state.skipped.contains(key))
 }
 
 /// The transaction has committed or aborted, visibly. Cannot fail.
@@ -224,28 +233,25 @@ fn end(committed: bool) {
     if committed && has_any() {
         test_point!(quiet "visible");
     }
-    let mut done: Vec<tally::Done> = Vec::new();
-    with(|state| {
-        let State { me, waiting, changes, skipped, .. } = state;
+    // nothing is allocated here: it could end the process after its commit, and the server with it
+    let ended = with(|state| {
+        let State { me, waiting, changes, .. } = state;
         if let Some(me) = *me
             && (*waiting || !changes.is_empty())
         {
-            let guards: Vec<Guard<Key, Name>> = changes.guards().collect();
             shared::section(|section| {
                 let at = section.at;
-                section.finish(me, changes.outcomes(committed, at), &guards);
+                section.finish(me, changes.outcomes(committed, at), changes.guards());
             });
         }
-        if committed {
-            let written = changes.changes().filter(|(key, _, _)| !skipped.contains(key));
-            done.extend(written.map(|(key, base, p)| tally::Done::new(*key, base.copied(), p.change.lease)));
-        }
-        if me.is_some() {
-            SKIPPED.set(std::mem::take(&mut state.skipped));
-            *state = State::default();
-        }
+        me.is_some().then(|| std::mem::take(state))
     });
-    tally::committed(&done);
+    let Some(State { changes, skipped, .. }) = ended else { return };
+    if committed {
+        let written = changes.changes().filter(|(key, _, _)| !skipped.contains(key));
+        tally::committed(written.map(|(key, base, p)| tally::Done::new(*key, base.copied(), p.change.lease)));
+    }
+    SKIPPED.set(skipped);
 }
 
 fn sub_committed() {
@@ -266,17 +272,13 @@ fn sub_aborted() {
         if !state.waiting && state.changes.is_empty() {
             return;
         }
-        let mut claims: Vec<(Stake<Key>, Restore)> = Vec::new();
-        let mut guards: Vec<Guard<Key, Name>> = Vec::new();
-        state.changes.roll_back(level, at, |stake, restore| claims.push((stake, restore)), |g| guards.push(g));
         shared::section(|section| {
             section.leave(me);
-            for (stake, restore) in &claims {
-                section.roll_back(me, stake, *restore);
-            }
-            for guard in &guards {
-                section.drop_guard(me, guard);
-            }
+            // for the two in turn
+            let section = RefCell::new(section);
+            let claim = |stake: Stake<Key>, restore| section.borrow_mut().roll_back(me, &stake, restore);
+            let guard = |guard: Guard<Key, Name>| section.borrow_mut().drop_guard(me, &guard);
+            state.changes.roll_back(level, at, claim, guard);
         });
         state.waiting = false;
     });

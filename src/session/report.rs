@@ -1,12 +1,17 @@
 //! What is told about leases: inspect, the views, the clock. Changes nothing, never waits, works on a standby.
+//!
+//! In clients' backends, inside a transaction. The views look at the shared memory under the claims lock in shared mode, a
+//! bounded part of it at a time, so that they neither stop others for long nor need more memory than what they show; they
+//! promise that each key is shown once and as it was at one instant, not all keys at the same. inspect is a section.
 
 use std::collections::HashMap;
 
 use lease_core::{At, Blocker, Claim, Kind, Lease, List, Name, State, Time, Waiter};
 
+use super::commit::Write;
 use super::pending::{self, Extra};
 use crate::pg::{Result, clock as steady, interrupt, proc};
-use crate::shared::{self, Key, MAX_CLAIMS, Want};
+use crate::shared::{self, Key, Want};
 use crate::store::{self, Row};
 
 pub struct Inspection {
@@ -106,7 +111,7 @@ pub fn inspect(name: Name) -> Result<Inspection> {
 
 /// A hand-off changes nothing, and a transaction that has ended has nothing uncommitted.
 fn is_in_flight(claim: &Claim<Name>) -> bool {
-    claim.kind != Kind::HandOff && proc::running(claim.tx)
+    claim.kind != Kind::HandOff && shared::running(claim.tx)
 }
 
 /// What only a held lease shows.
@@ -136,15 +141,19 @@ impl Shown {
 
 /// Every key of this database that has a row or a pending change of this transaction.
 pub fn leases(mut visit: impl FnMut(LeaseRow) -> Result<()>) -> Result<()> {
-    let claims: HashMap<Name, Claim<Name>> = this_database().into_iter().collect();
-    let mut own: HashMap<Name, (Option<Lease<Name>>, Extra)> = pending::writes()
-        .into_iter()
-        .filter(|w| {
-            let serial = pending::change_of(&w.key).map(|c| c.serial);
-            claims.get(&w.key.name).map(|c| c.serial) == serial
-        })
-        .map(|w| (w.key.name, (w.new, w.extra)))
-        .collect();
+    let found = this_database()?;
+    let mut claims: HashMap<Name, Claim<Name>> = HashMap::new();
+    claims.try_reserve(found.len())?;
+    claims.extend(found);
+    // own pending changes, while their claims stand
+    let mut own: HashMap<Name, (Option<Lease<Name>>, Extra)> = HashMap::new();
+    for Write { key, new, extra, .. } in (0..).map_while(pending::write) {
+        let serial = pending::change_of(&key).map(|c| c.serial);
+        if claims.get(&key.name).map(|c| c.serial) == serial {
+            own.try_reserve(1)?;
+            own.insert(key.name, (new, extra));
+        }
+    }
     let at = shared::at();
     let mut show = |key: Name, row: Row, in_flight: bool| {
         let shown = Shown::of(&row.lease, at);
@@ -194,7 +203,9 @@ pub fn claims() -> Result<Vec<ClaimRow>> {
         deadline: Some(claim.deadline).filter(|d| *d != Time::NEVER),
         sealed: claim.sealed,
     };
-    Ok(this_database().into_iter().filter(|(_, claim)| proc::running(claim.tx)).map(row).collect())
+    let mut claims = this_database()?;
+    claims.retain(|(_, claim)| shared::running(claim.tx));
+    collected(claims.len(), claims.into_iter().map(row))
 }
 
 pub struct WaiterRow {
@@ -218,17 +229,27 @@ pub enum WaitsFor {
 }
 
 /// Who waits for this database's keys, in the order of each key's queue.
-pub fn waiters() -> Vec<WaiterRow> {
+pub fn waiters() -> Result<Vec<WaiterRow>> {
     let database = proc::database();
-    // room before the section: nothing is allocated in it
-    let mut waiters = Vec::with_capacity(proc::capacity());
-    shared::section(|section| {
-        let here = section.waiters().filter(|(_, key, _)| key.database == database);
-        waiters.extend(here.map(|(waiter, key, place)| {
-            let want = shared::want(section, waiter.tx.proc);
-            (key.name, *waiter, place, want, section.blocker(waiter))
-        }));
-    });
+    let mut waiters = Vec::new();
+    loop {
+        // room before the look: nothing is allocated in it; and for some who come meanwhile
+        let count = shared::view(|view| view.waiters().filter(|(_, key, _)| key.database == database).count());
+        waiters.try_reserve_exact(count + 16)?;
+        let all = shared::view(|view| {
+            for (waiter, key, place) in view.waiters().filter(|(_, key, _)| key.database == database) {
+                if waiters.len() == waiters.capacity() {
+                    return false;
+                }
+                waiters.push((key.name, *waiter, place, shared::want(view, waiter.tx.proc), view.blocker(waiter)));
+            }
+            true
+        });
+        if all {
+            break;
+        }
+        waiters.clear();
+    }
     let row = |(key, waiter, place, want, blocker): (Name, Waiter<Name>, u32, Want, Blocker)| {
         let (waits_for, blocker) = match blocker {
             Blocker::Lease => (WaitsFor::Lease, None),
@@ -247,15 +268,47 @@ pub fn waiters() -> Vec<WaiterRow> {
             blocker: blocker.map(|tx| proc::pid(tx.proc)).filter(|pid| *pid != 0),
         }
     };
-    waiters.into_iter().map(row).collect()
+    collected(waiters.len(), waiters.into_iter().map(row))
 }
 
-fn this_database() -> Vec<(Name, Claim<Name>)> {
+/// How many buckets, and claims, one look at the shared memory goes through at most: others wait for it.
+const BUCKETS: usize = 8192;
+const CLAIMS: usize = 256;
+
+/// The claims on this database's keys, each as it is at one instant of the call.
+fn this_database() -> Result<Vec<(Name, Claim<Name>)>> {
     let database = proc::database();
-    // room before the section: nothing is allocated in it
-    let mut claims = Vec::with_capacity(MAX_CLAIMS.get() as usize + proc::capacity());
-    shared::section(|section| {
-        claims.extend(section.claims().filter(|(key, _)| key.database == database).map(|(key, c)| (key.name, *c)));
-    });
-    claims
+    let mut claims = Vec::new();
+    let (mut begun, mut room) = (0, CLAIMS);
+    loop {
+        interrupt::check()?;
+        // before the look: nothing is allocated in it
+        claims.try_reserve(room)?;
+        let (end, done) = shared::view(|view| {
+            let buckets = view.buckets.len();
+            let end = buckets.min(begun + BUCKETS);
+            for bucket in begun..end {
+                let in_bucket = || view.claims(bucket..bucket + 1).filter(|(key, _)| key.database == database);
+                // a bucket belongs to one look, or a key could be seen twice
+                if in_bucket().count() > claims.capacity() - claims.len() {
+                    return (bucket, false);
+                }
+                claims.extend(in_bucket().map(|(key, claim)| (key.name, *claim)));
+            }
+            (end, end == buckets)
+        });
+        if done {
+            return Ok(claims);
+        }
+        room = if end == begun { room * 2 } else { CLAIMS };
+        begun = end;
+    }
+}
+
+/// So many, in a list that is as long.
+fn collected<T>(count: usize, items: impl Iterator<Item = T>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count)?;
+    all.extend(items);
+    Ok(all)
 }

@@ -31,17 +31,14 @@ impl Done {
 }
 
 /// Once the commit is visible: cannot fail.
-pub fn committed(changes: &[Done]) {
-    if changes.is_empty() {
-        return;
-    }
+pub fn committed(changes: impl Iterator<Item = Done> + Clone) {
     let start = shared::at().start;
-    for Done { key, base, new } in changes {
+    for Done { key, base, new } in changes.clone() {
         if let Some(new) = new {
-            tally(key, base.as_ref(), new, start);
+            tally(&key, base.as_ref(), &new, start);
         }
     }
-    feed::publish(changes.iter().filter_map(Done::earlier_end));
+    feed::publish(changes.filter_map(|done| done.earlier_end()));
 }
 
 fn tally(key: &Key, base: Option<&Lease<Name>>, new: &Lease<Name>, start: Time) {

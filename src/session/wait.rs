@@ -7,7 +7,7 @@ use lease_core::{Lease, Name, Time, milliseconds};
 
 use super::fail;
 use crate::pg::condvar::{Sleep, WaitEvent};
-use crate::pg::{Result, clock, proc, xact};
+use crate::pg::{Result, clock, xact};
 use crate::shared::{self, Counter, Key, Section, Want};
 
 /// The longest sleep, in microseconds. Wake-ups are not lost; should one be, this is what it costs.
@@ -78,7 +78,7 @@ impl<'a> Sleeper<'a> {
             Purpose::Acquire { patience, .. } => patience.since,
             Purpose::Change { .. } | Purpose::Commit => shared::at().now,
         };
-        shared::announce(Want { since, deadline });
+        shared::set_want(Want { since, deadline });
         Sleeper { purpose, sleep: None, began: 0, deadlock_check: 0, ticked: false }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Sleeper<'a> {
         }
         if steady >= self.deadlock_check {
             let key = self.key();
-            if shared::section(|section| section.breaks_deadlock(proc::me())) {
+            if shared::section(|section| section.breaks_deadlock(shared::me())) {
                 Counter::Deadlocks.add(1);
                 return Err(fail::deadlock(key.as_ref()));
             }
@@ -174,7 +174,7 @@ impl<'a> Sleeper<'a> {
     fn key(&self) -> Option<Key> {
         match self.purpose {
             Purpose::Acquire { key, .. } | Purpose::Change { key } => Some(*key),
-            Purpose::Commit => shared::section(|section| section.waits_for(proc::me()).copied()),
+            Purpose::Commit => shared::section(|section| section.waits_for(shared::me()).copied()),
         }
     }
 }

@@ -12,7 +12,7 @@ use lease_core::{Name, Time};
 
 use super::databases::{self, Slot};
 use super::{FEED_LOCK, Key, memory};
-use crate::pg::lwlock;
+use crate::pg::{Result, lwlock};
 
 /// A power of two.
 const CAPACITY: usize = 4096;
@@ -73,7 +73,7 @@ impl Cursor {
     }
 
     /// Reads on to the end; false: something was overwritten before it could be read. The cursor is at the end in any case.
-    pub fn read(&mut self, database: u32, mut visit: impl FnMut(Name, Time)) -> bool {
+    pub fn read(&mut self, database: u32, mut visit: impl FnMut(Name, Time) -> Result<()>) -> Result<bool> {
         let mut copies: Vec<(Name, Time)> = Vec::with_capacity(CHUNK as usize);
         loop {
             let read = lwlock::get(FEED_LOCK).shared(|| {
@@ -93,12 +93,12 @@ impl Cursor {
                 self.0 = end;
                 Some(end == ring.written)
             });
-            let Some(at_end) = read else { return false };
+            let Some(at_end) = read else { return Ok(false) };
             for (name, deadline) in copies.drain(..) {
-                visit(name, deadline);
+                visit(name, deadline)?;
             }
             if at_end {
-                return true;
+                return Ok(true);
             }
         }
     }

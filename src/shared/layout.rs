@@ -3,16 +3,19 @@
 //!
 //! Protected by the claims lock (see the parent), except the condition variables, which protect themselves, and the
 //! seats, which say how.
+//!
+//! What lies here has Rust's layout, with `bool`, `Option` and enums in it, of which not every pattern of bytes is a value.
+//! That is sound because every process that reads it was forked from the postmaster that loaded this one library, and so runs
+//! the very code that wrote it; and it is written as whole values before anybody reads it.
 
-use std::cell::UnsafeCell;
 use std::mem::{align_of, size_of};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
-use lease_core::{Entry, GuardSlot, Head, Memory, Name, Waiter};
+use lease_core::{Entry, GuardSlot, Head, Memory, Name, Tx, Waiter};
 
-use super::{Key, MAX_CLAIMS, Want};
+use super::{Key, MAX_CLAIMS, View};
 use crate::pg::condvar::ConditionVariable;
 use crate::pg::{proc, shmem};
 
@@ -55,7 +58,8 @@ pub struct Seat {
     /// Somebody has decided to wake it. Set and cleared under the claims lock.
     pub woken: AtomicBool,
     /// Written by the process itself while it stands in no list; read under the claims lock while it stands in one.
-    pub want: UnsafeCell<Want>,
+    pub since: AtomicI64,
+    pub deadline: AtomicI64,
 }
 
 impl Counts {
@@ -150,6 +154,24 @@ impl Layout {
                 entries: slice::from_raw_parts_mut(self.at(o.entries).as_ptr(), self.counts.entries),
                 guards: slice::from_raw_parts_mut(self.at(o.guards).as_ptr(), self.counts.guards),
                 waiters: slice::from_raw_parts_mut(self.at(o.waiters).as_ptr(), self.counts.procs),
+            }
+        }
+    }
+
+    /// The same, to be looked at.
+    ///
+    /// # Safety
+    /// The claims lock must be held as long as the result is used.
+    pub unsafe fn view<'a>(&'a self, running: &'a dyn Fn(Tx) -> bool) -> View<'a> {
+        let o = self.counts.offsets();
+        // SAFETY: as in `memory`; nobody writes while the lock is held.
+        unsafe {
+            View {
+                buckets: slice::from_raw_parts(self.at(o.buckets).as_ptr(), self.counts.buckets),
+                entries: slice::from_raw_parts(self.at(o.entries).as_ptr(), self.counts.entries),
+                guards: slice::from_raw_parts(self.at(o.guards).as_ptr(), self.counts.guards),
+                waiters: slice::from_raw_parts(self.at(o.waiters).as_ptr(), self.counts.procs),
+                running,
             }
         }
     }

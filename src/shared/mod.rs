@@ -1,16 +1,15 @@
 //! What the backends share: the memory behind `lease_core`'s sections, the lease clock's anchor, the sleepers' condition
 //! variables, what they wait for as others see it, the counters.
 //!
-//! Locks, in the order in which they may be taken:
+//! Locks, none of which is taken under another one of them:
 //!
-//! 1. the claims lock (an LWLock): all of `layout` but the condition variables and the counters. Held for one section: no waiting, no
-//!    PostgreSQL call that can raise, no allocation inside. Never held while another lock of ours is taken.
-//! 2. a condition variable's spinlock, taken by PostgreSQL when sleepers are woken, after the section.
+//! - the claims lock (an LWLock): all of `layout` but the condition variables and the seats. Held exclusively for one section,
+//!   shared for a look: no waiting, no PostgreSQL call that can raise, no allocation inside.
+//! - the databases lock (an LWLock): whose slot is whose in `databases`, and a sweeper's coming and going.
+//! - the feed lock (an LWLock): `feed`.
+//! - a condition variable's spinlock, taken by PostgreSQL when sleepers are woken, after the section.
 //!
-//! 3. the databases lock (an LWLock): whose slot is whose in `databases`, and a sweeper's coming and going.
-//! 4. the feed lock (an LWLock): `feed`.
-//!
-//! The two are leaves: nothing else of ours is taken under them, nor they under the claims lock.
+//! The counters, and whatever else is a single atomic number, are read and written without a lock.
 //!
 //! The memory is laid out by the postmaster and is of one size for its life; a crash restart lays it out anew. The anchor is
 //! taken once, when the library is loaded, and inherited by every process, so lease time goes on over a crash restart.
@@ -28,7 +27,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-use lease_core::{Anchor, At, Name, Time, Wakes};
+use lease_core::{Anchor, At, Name, Time, Tx, Wakes};
 
 use crate::pg::condvar::ConditionVariable;
 use crate::pg::shmem::{self, Area};
@@ -42,6 +41,18 @@ pub struct Key {
 }
 
 pub type Section<'a> = lease_core::Section<'a, Key, Name>;
+pub type View<'a> = lease_core::View<'a, Key, Name>;
+
+/// This process's transaction, as [`proc::my_transaction`].
+pub fn me() -> Tx {
+    let proc::Transaction { proc, incarnation, lxid } = proc::my_transaction();
+    Tx { proc, incarnation, lxid }
+}
+
+/// As [`proc::is_running`].
+pub fn running(Tx { proc, incarnation, lxid }: Tx) -> bool {
+    proc::is_running(proc::Transaction { proc, incarnation, lxid })
+}
 
 /// How many keys open transactions can be changing or guarding at once.
 pub static MAX_CLAIMS: guc::Int = guc::Int::new(16384);
@@ -116,7 +127,7 @@ pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
         let result = lwlock::get(CLAIMS_LOCK).exclusive(|| {
             // SAFETY: the claims lock is held exclusively until the closure ends, and `layout` is the only way here.
             let memory = unsafe { layout.memory() };
-            let result = f(&mut Section { memory, at: at(), running: &proc::running, wakes: &mut *wakes });
+            let result = f(&mut Section { memory, at: at(), running: &running, wakes: &mut *wakes });
             // who is awake looks again anyway, or has what it came for
             wakes.forget(proc::my_number());
             for proc in wakes.iter() {
@@ -131,6 +142,16 @@ pub fn section<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> R {
             layout.sleeper(proc).broadcast();
         }
         result
+    })
+}
+
+/// A look at what the claims lock protects that changes nothing, and can be taken by many at a time. To be short, as it keeps
+/// sections out; `f` must not allocate either.
+pub fn view<R>(f: impl FnOnce(View<'_>) -> R) -> R {
+    let layout = layout::get();
+    lwlock::get(CLAIMS_LOCK).shared(|| {
+        // SAFETY: the claims lock is held, so nobody writes until the closure ends, which keeps nothing of the view.
+        f(unsafe { layout.view(&running) })
     })
 }
 
@@ -154,7 +175,7 @@ pub struct Look {
 }
 
 /// What a waiting process wants, for others to see.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Want {
     pub since: Time,
     /// When it gives up by itself.
@@ -162,16 +183,17 @@ pub struct Want {
 }
 
 /// Says what this process is about to wait for. To be called before it stands in any list.
-pub fn announce(want: Want) {
+pub fn set_want(want: Want) {
     let seat = layout::get().seat(proc::my_number());
-    // SAFETY: others read it only while this process stands in a list, which it enters and leaves by sections of its own.
-    unsafe { *seat.want.get() = want };
+    seat.since.store(want.since.0, Relaxed);
+    seat.deadline.store(want.deadline.unwrap_or(Time::NEVER).0, Relaxed);
 }
 
-/// What a process that stands in a list wants.
-pub fn want(_: &Section<'_>, proc: u32) -> Want {
-    // SAFETY: a section is being held, so the process stays in its list and does not write.
-    unsafe { *layout::get().seat(proc).want.get() }
+/// What a process that stands in a list wants. Under the claims lock, under which it came there and leaves.
+pub fn want(_: View<'_>, proc: u32) -> Want {
+    let seat = layout::get().seat(proc);
+    let deadline = Time(seat.deadline.load(Relaxed));
+    Want { since: Time(seat.since.load(Relaxed)), deadline: Some(deadline).filter(|t| *t != Time::NEVER) }
 }
 
 /// The version counter of a hash, which moves whenever a claim on a key of it ends or is broken.

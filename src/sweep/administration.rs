@@ -49,7 +49,7 @@ fn on_command(command: Command) {
     match command {
         Command::NeedsDatabase(database) => {
             let until = clock::boottime_micros() + PATIENCE;
-            if databases::hold_off(database, proc::me()) {
+            if databases::hold_off(database, shared::me()) {
                 while databases::has_sweeper(database) && clock::boottime_micros() < until {
                     clock::pause(LOOK);
                 }

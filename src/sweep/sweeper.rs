@@ -13,7 +13,7 @@ use lease_core::{Deadlines, Name, State, Time, milliseconds};
 
 use crate::pg::condvar::WaitEvent;
 use crate::pg::worker::{self, Exit};
-use crate::pg::{Result, test_point};
+use crate::pg::{Result, memory, test_point};
 use crate::session::{self, Fate};
 use crate::shared::Counter;
 use crate::shared::databases::{self, Leaving};
@@ -95,7 +95,7 @@ fn sweep(database: u32) -> Result<End> {
         if asked.rescan {
             scan_at = Time::PAST;
         }
-        if !cursor.read(database, |key, deadline| deadlines.file(key.as_bytes().into(), deadline)) {
+        if !cursor.read(database, |key, deadline| file(&mut deadlines, key.as_bytes(), deadline))? {
             Counter::RingOverflows.add(1);
             scan_at = scan_at.min(no_scan_before);
         }
@@ -112,7 +112,7 @@ fn sweep(database: u32) -> Result<End> {
             continue;
         }
 
-        let due = deadlines.take_due(shared::at().now, batch());
+        let due = deadlines.take_due(shared::at().now, batch())?;
         if !due.is_empty() {
             pass(&due, &mut deadlines)?;
             // signals are heeded between two passes, too
@@ -166,7 +166,7 @@ fn scan(deadlines: &mut Deadlines<Box<[u8]>>) -> Result<bool> {
         let at = shared::at();
         store::scan(|key, row| {
             if row.lease.state == State::Held {
-                deadlines.file(key.as_bytes().into(), row.lease.expiry(at));
+                file(deadlines, key.as_bytes(), row.lease.expiry(at))?;
             }
             Ok(())
         })?;
@@ -178,9 +178,16 @@ fn scan(deadlines: &mut Deadlines<Box<[u8]>>) -> Result<bool> {
     Ok(there)
 }
 
+/// An error of this process where there is no memory for it: it starts anew with a scan.
+fn file(deadlines: &mut Deadlines<Box<[u8]>>, key: &[u8], deadline: Time) -> Result<()> {
+    Ok(deadlines.file(memory::copy(key)?, deadline)?)
+}
+
 fn pass(due: &[Box<[u8]>], deadlines: &mut Deadlines<Box<[u8]>>) -> Result<()> {
     test_point!("sweep")?;
-    let keys: Vec<Name> = due.iter().filter_map(|key| Name::new(key).ok()).collect();
+    let mut keys: Vec<Name> = Vec::new();
+    keys.try_reserve_exact(due.len())?;
+    keys.extend(due.iter().filter_map(|key| Name::new(key).ok()));
     let fates = session::lapse(&keys)?;
     let now = shared::at().now;
     Counter::SweepPasses.add(1);
@@ -188,8 +195,8 @@ fn pass(due: &[Box<[u8]>], deadlines: &mut Deadlines<Box<[u8]>>) -> Result<()> {
     for (key, fate) in due.iter().zip(fates) {
         match fate {
             Fate::Lapsed(over_since) => databases::count_lapse(now.since(over_since)),
-            Fate::Live(until) => deadlines.file(key.clone(), until),
-            Fate::Busy => deadlines.file(key.clone(), now.plus(BUSY)),
+            Fate::Live(until) => file(deadlines, key, until)?,
+            Fate::Busy => file(deadlines, key, now.plus(BUSY))?,
             Fate::Unowned => (),
         }
     }
