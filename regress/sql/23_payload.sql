@@ -55,6 +55,8 @@ SELECT what, octet_length(value::text) AS bytes, outcome(format($$SELECT lease.a
     (9, 'far over', to_jsonb(repeat('x', 100000)))) v(n, what, value)
  ORDER BY n;
 SELECT n, i.state, octet_length(i.payload::text) AS bytes FROM generate_series(1, 9) n, LATERAL lease.inspect('pay size ' || n) i WHERE i.state = 'held' ORDER BY n;
+-- More text than PostgreSQL can make of it.
+SELECT outcome($$SELECT lease.acquire('pay huge', 'ann', '1 hour', NULL, (SELECT jsonb_agg(n) FROM (SELECT '1e131071'::jsonb) v(n), generate_series(1, 9000)))$$, 'payload');
 
 -- Gone with a lapse.
 SELECT acquired FROM lease.acquire('pay lapse', 'ann', '1 s', NULL, '"still here"');

@@ -1,4 +1,6 @@
-//! Clocks.
+//! Clocks: the steady one that lease time and all waits go by, the wall clock, and a short pause.
+//!
+//! In any process, also where nothing may be raised; takes no lock.
 
 use super::sys;
 

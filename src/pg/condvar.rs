@@ -1,4 +1,7 @@
 //! Condition variables in shared memory, and the names that waits on them show.
+//!
+//! A process prepares its sleep, looks at what it waits for, and sleeps: whoever changes that afterwards broadcasts, and is
+//! heard. Each variable has a spinlock of PostgreSQL's, so none of this belongs under an LWLock of ours. Backends only.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_long};
@@ -27,13 +30,18 @@ impl ConditionVariable {
         unsafe { sys::ConditionVariableInit(self.0.get()) };
     }
 
-    /// Wakes all. Raises nothing, so it may stand in commit and abort callbacks; not while this process sleeps itself.
+    /// Wakes all. Raises nothing, so it may stand in commit and abort callbacks.
+    ///
+    /// PostgreSQL takes this process off the variable that it has prepared to sleep on itself, if any. No wake-up is lost by
+    /// that: its next [`Sleep::timed`] finds the sleep unprepared, joins the sleepers again and returns at once, as if woken.
+    /// So the caller looks once more, after it has joined, before it sleeps.
     pub fn broadcast(&self) {
         // SAFETY: raises nothing; initialised at the start of shared memory.
         unsafe { sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Joins the sleepers, so that no wake-up after this is missed. Look at the condition, then [`Sleep::timed`].
+    /// Joins the sleepers, so that no wake-up after this is missed. Look at the condition, then [`Sleep::timed`], and so on
+    /// in turn: it may return although nobody has woken this process.
     pub fn prepare(&self) -> Sleep<'_> {
         assert!(!PREPARED.replace(true), "a process sleeps on one condition variable at a time");
         // SAFETY: raises nothing; no other sleep is prepared.

@@ -1,4 +1,7 @@
-//! Functions that SQL calls.
+//! Functions that SQL calls: how a call's arguments are read, its result is made, and its symbol is exported.
+//!
+//! In whatever backend runs the statement. What is read lives as long as the call, in PostgreSQL's memory; an error comes out
+//! through `guard::enter`. Takes no lock.
 
 use std::marker::PhantomData;
 

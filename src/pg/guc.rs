@@ -1,4 +1,5 @@
-//! Settings.
+//! Settings: defined once in the postmaster (`_PG_init`), inherited by every process, and read as plain variables, which
+//! PostgreSQL alone writes: in this process's one thread, so without a lock.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int};

@@ -1,4 +1,6 @@
-//! Cancel, termination and the like.
+//! Cancel, termination and the like, taken where the caller holds nothing that an error would leave behind.
+//!
+//! Not under an LWLock: PostgreSQL holds interrupts off there, and nothing would happen.
 
 use super::error::Result;
 use super::guard::call;

@@ -1,4 +1,7 @@
-//! Messages to the server log.
+//! Messages to the server log, from any process; their text is as [`Report`] says.
+//!
+//! Writing one can fail, and takes interrupts when it is done: hence the second form for commit and abort callbacks. Neither
+//! belongs under an LWLock.
 
 use super::error::{Report, Result};
 use super::{guard, sys};

@@ -1,4 +1,7 @@
-//! Lightweight locks in shared memory.
+//! Lightweight locks in shared memory, in one tranche of our own: which protects what is said in `shared`.
+//!
+//! One is held for a closure and given back when it ends, a panic included. PostgreSQL knows no deadlocks among them, and
+//! takes no interrupts while one is held. Any process that is attached to the shared memory may take one.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -10,7 +10,8 @@
 //!    Nobody else consumes one.
 //! 3. `Drop` never calls what can raise. What PostgreSQL's resource owners give back after an error is left to them.
 //! 4. Nothing runs under an LWLock of ours that can raise, wait or allocate.
-//! 5. Differences between PostgreSQL's versions are in shim.c.
+//! 5. What grows with the data is allocated by `try_reserve` ([`memory`] says why).
+//! 6. Differences between PostgreSQL's versions are in shim.c.
 
 pub mod clock;
 pub mod condvar;

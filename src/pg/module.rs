@@ -1,4 +1,6 @@
 //! The loadable module: its magic and its start.
+//!
+//! Runs in the postmaster when we are preloaded, else in the first backend that calls a function of ours. Takes no lock.
 
 use std::ffi::c_void;
 

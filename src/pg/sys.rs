@@ -4,7 +4,6 @@
 //! The externs are bound from shim.h and externs.list by build.rs.
 
 pub(super) use externs::*;
-// In the signatures of the functions that pg_function! exports.
 pub(super) use pgrx_pg_sys::{
     BackgroundWorkerHandle, ConditionVariable, DeadlockTimeout, FirstSnapshotSet, FunctionCallInfoBaseData, GucContext,
     InterruptHoldoffCount, InterruptPending, LOG, LWLock, LWLockMode, LWLockPadded, LockTimeout, MaxBackends,
@@ -12,6 +11,7 @@ pub(super) use pgrx_pg_sys::{
     WARNING, XactEvent, XactReadOnly, error_context_stack, process_shared_preload_libraries_in_progress,
     shmem_request_hook, shmem_startup_hook,
 };
+// In the signatures of the functions that pg_function! and worker! export.
 pub use pgrx_pg_sys::{Datum, FunctionCallInfo, Pg_finfo_record};
 
 #[allow(

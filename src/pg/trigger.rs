@@ -1,4 +1,7 @@
 //! Row triggers: which row is written, and what goes on in its place.
+//!
+//! In the backend whose statement fired it, once per row, so what every row needs is read without the catalogs. Rows and
+//! names live as long as the call. Takes no lock.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;

@@ -1,4 +1,7 @@
 //! Being told of utility commands before they run. What they raise is not touched.
+//!
+//! The hook (shim.c) is set in the postmaster and inherited; it runs in the backend of the command, inside its transaction,
+//! before the command has locked anything.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;

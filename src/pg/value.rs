@@ -1,4 +1,7 @@
-//! Values on their way between Rust and PostgreSQL.
+//! Values on their way between Rust and PostgreSQL, in the form that shim.c takes and gives.
+//!
+//! They borrow their bytes, from the caller on the way out, from PostgreSQL's memory on the way in, and own nothing: an error
+//! may leave a call that has them at any point. Plain data, in any process.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,7 @@
 //! Transactions: what ours is like, and being told when it ends.
+//!
+//! The callbacks are registered in the postmaster and run in every process that has transactions, background workers
+//! included. What is asked about a transaction is this process's own state, so none of it takes a lock.
 
 use std::ffi::c_void;
 

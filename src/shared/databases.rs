@@ -71,7 +71,8 @@ pub struct Slot {
     /// Something happened to the table that the feed does not tell.
     rescan: AtomicBool,
     holds: [Hold; HOLDS],
-    /// How far the sweeper has read the feed, and until when it sleeps: under the feed's lock.
+    /// Until when the sweeper sleeps, `Time::PAST` while it is awake. It goes to sleep, and is woken for the feed, under the
+    /// feed's lock.
     pub(super) wakes_at: AtomicI64,
     next_deadline: AtomicI64,
     leases: AtomicU64,

@@ -1,4 +1,7 @@
 //! Where the parts of the shared memory lie: the claims' (`layout`), then the databases' slots, then the feed.
+//!
+//! Laid out by the postmaster at each start of the shared memory, the same for every process after. Nothing here takes a lock;
+//! each part says which one protects it.
 
 use std::ptr::NonNull;
 

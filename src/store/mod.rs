@@ -72,7 +72,7 @@ pub fn is_gone(error: &Error) -> bool {
     table::is_missing(error)
 }
 
-/// Every row, under a snapshot taken now, for the views: unlike the rest it is what SERIALIZABLE tracks.
+/// Every row that a snapshot taken now sees, for the views and the sweeper. SERIALIZABLE does not track it either.
 pub fn scan(mut visit: impl FnMut(&Name, Row) -> Result<()>) -> Result<()> {
     table::read(&row::ENTRY, |entries| entries.scan(|row| visit(&row::key(row)?, Row::read(row)?)))
 }

@@ -1,4 +1,7 @@
-//! A row of `lease.entry` and the lease that it stands for.
+//! A row of `lease.entry` and the lease that it stands for: the one place that knows the table's columns.
+//!
+//! The table can be written past the library, and a dump be restored into it, so a row is checked as it is read, and copied:
+//! it is in reach only while it is pinned. Takes no lock.
 
 use std::ffi::CStr;
 
