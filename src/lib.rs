@@ -13,11 +13,14 @@
 //! Imports point one way: api, sweep -> session -> store, shared -> pg; lease_core is used by all above pg and uses nothing.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+// Into C only by `pg`, which is there to be the boundary.
+#![warn(ffi_unwind_calls)]
 
 #[cfg(not(panic = "unwind"))]
 compile_error!("a panic must unwind to the entry guard: build with panic = \"unwind\"");
 
 mod api;
+#[allow(ffi_unwind_calls)]
 mod pg;
 mod session;
 mod shared;
