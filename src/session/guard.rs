@@ -1,4 +1,8 @@
 //! lease.guard: makes the transaction's commit depend on a lease (rule 8); and what the fence asks of it.
+//!
+//! Runs in a client's backend, inside a call; what a guard demands is judged anew by `commit`. The call holds the claims lock
+//! for one section at a time, which judges the lease and reserves the guard's place. The fence asks this process's own memory
+//! and takes no lock.
 
 use lease_core::{GuardAnswer, Guarding, Name, Next, State, Status, Time, holds};
 

@@ -1,4 +1,9 @@
 //! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
+//!
+//! Runs in a client's backend, inside a call, and in a sweeper's transaction. The claims lock is held for one section at a
+//! time, shared for the look at a version counter; between sections the row is read and the process sleeps, with no lock of
+//! ours. What was granted is filed in `pending` before anything that can fail: a claim that is not would be lost to its
+//! transaction.
 
 use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Refusal, Request, Wait};
 
