@@ -53,7 +53,7 @@ fn promise(key: &Key, owner: Name, epoch: i64) -> Result<(Status, Time)> {
         match guarding.next() {
             Next::Sample => guarding.sampled(shared::version(hash)),
             Next::Read => {
-                // as in `operate`
+                // nothing else bounds how often others' changes make it read again
                 interrupt::check()?;
                 let found = store::find(&key.name)?.row.map(|row| row.lease);
                 in_one_term(key, owner, epoch, found.as_ref())?;

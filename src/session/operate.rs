@@ -9,7 +9,7 @@ use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Refusal, Reque
 
 use super::wait::{Patience, Purpose, Sleeper};
 use super::{fail, pending};
-use crate::pg::{Result, interrupt, proc, xact};
+use crate::pg::{Result, proc, xact};
 use crate::shared::Counter;
 use crate::shared::{self, Key, Section};
 use crate::store::{self, Edit};
@@ -66,7 +66,7 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
             Next::Sample => operation.sampled(shared::version(ask.hash)),
             Next::Read => {
                 // nothing else bounds how often others' changes make it read again
-                interrupt::check()?;
+                sleeper.heed()?;
                 let found = store::find(&change.key)?;
                 // a snapshot taken later shows what is read now, or the claim will have been in the way
                 let in_snapshot = !xact::uses_transaction_snapshot()
