@@ -70,21 +70,24 @@ my $table = session($node);
 value($node, q{CREATE TABLE other ()});
 sub table_locked
 {
-	my ($key, $setting) = @_;
-	$b->value(qq{$setting; BEGIN; SELECT lease.acquire('$key', 'bob', '1 hour'); LOCK TABLE other});
-	$table->value('BEGIN; LOCK TABLE lease.entry IN SHARE MODE');
+	my ($key, $setting, $call) = @_;
+	$call //= qq{SELECT lease.acquire('$key', 'bob', '1 hour')};
+	$b->value(qq{$setting; BEGIN; $call; LOCK TABLE other});
+	# to read the table is all that a commit with nothing but guards does
+	$table->value('BEGIN; LOCK TABLE lease.entry IN ' . ($call =~ /guard/ ? 'ACCESS EXCLUSIVE' : 'SHARE') . ' MODE');
 	$b->send('COMMIT');
 	$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND pid = ' . $b->pid) or die 'does not wait for the table';
 	return;
 }
 foreach my $case (
 	[ 'statement_timeout', q{SET statement_timeout = '300 ms'}, '57014', qr/statement timeout/ ],
+	[ 'statement_timeout of a guarded commit', q{SET statement_timeout = '300 ms'}, '57014', qr/statement timeout/, q{SELECT lease.guard('guarded', 'w', 1)} ],
 	[ 'lock_timeout', q{SET statement_timeout = '10 min'; SET lock_timeout = '300 ms'}, '55P03', qr/lock timeout/ ],
 	[ 'a cancel', q{SET statement_timeout = '10 min'; SET lock_timeout = 0}, '57014', qr/user request/ ])
 {
-	my ($how, $setting, $state, $message) = @$case;
+	my ($how, $setting, $state, $message, $call) = @$case;
 
-	table_locked($how, $setting);
+	table_locked($how, $setting, $call);
 	value($node, 'SELECT pg_cancel_backend(' . $b->pid . ')') if $how eq 'a cancel';
 	my $answer = $b->answer;
 	is($answer->{state}, $state, "$how ends the wait for the table");

@@ -660,44 +660,8 @@ open_other_indexes(PglTable *table)
 	return fits;
 }
 
-/*
- * PostgreSQL puts statement_timeout away before a commit, which may have to wait for a lock here: its timer runs on
- * meanwhile, so that such a wait ends as any other.  An error leaves it to the abort of the whole command to stop it.
- */
-static bool
-resume_statement_timeout(void)
-{
-	int64		left = pgl_statement_timeout_left();
-
-	if (left < 0)
-		return false;
-	enable_timeout_after(STATEMENT_TIMEOUT, (int) Max(left, 1));
-	return true;
-}
-
-static void
-suspend_statement_timeout(void)
-{
-	disable_timeout(STATEMENT_TIMEOUT, true);
-	/* it may just have gone off, and must not be taken for a cancel by somebody else later */
-	CHECK_FOR_INTERRUPTS();
-}
-
-static int	open_table(const PglShape *shape, PglTable *table, bool for_writing);
-
-int
-pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
-{
-	bool		resumed = for_writing && resume_statement_timeout();
-	int			opened = open_table(shape, table, for_writing);
-
-	if (resumed)
-		suspend_statement_timeout();
-	return opened;
-}
-
 static int
-open_table(const PglShape *shape, PglTable *table, bool for_writing)
+open_table(const PglShape *shape, bool for_writing, PglTable *table)
 {
 	bool		fits;
 	bool		foreign = false;
@@ -720,6 +684,33 @@ open_table(const PglShape *shape, PglTable *table, bool for_writing)
 	}
 	table->row = table_slot_create(table->rel, NULL);
 	return PGL_OPENED;
+}
+
+/*
+ * PostgreSQL puts statement_timeout away before a commit, which may have to wait for a lock here: its timer runs on
+ * meanwhile, so that such a wait ends like any other.
+ */
+int
+pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
+{
+	int64		left = pgl_statement_timeout_left();
+	volatile int opened;
+
+	if (left < 0)
+		return open_table(shape, for_writing, table);
+	enable_timeout_after(STATEMENT_TIMEOUT, (int) Max(left, 1));
+	PG_TRY();
+	{
+		opened = open_table(shape, for_writing, table);
+	}
+	PG_FINALLY();
+	{
+		disable_timeout(STATEMENT_TIMEOUT, true);
+	}
+	PG_END_TRY();
+	/* it may just have gone off, and must not be taken for somebody's cancel later */
+	CHECK_FOR_INTERRUPTS();
+	return opened;
 }
 
 void

@@ -75,6 +75,7 @@ fn seal(table: &mut Writer<'_>) -> Result<()> {
             }
             CommitStep::Check(key) => {
                 test_point!("check")?;
+                interrupt::check()?;
                 // a renewal by another session may be committing at this moment: it must not hide the row
                 let row = table.find(&key.name)?;
                 commit.checked(row.map(|row| row.lease).as_ref());

@@ -1,4 +1,8 @@
 //! The errors of a session, each with its SQLSTATE. Messages name the key; details are facts, hints say what to do.
+//!
+//! They are values, made where the failure is found, in whatever process runs a session: nothing here raises. Nothing runs
+//! under a lock either, but that `timeout` and `deadlock` look up in a section what their message names, and write the
+//! message after it.
 
 use lease_core::{Blocker, Kind, Lease, Name, State, Status, Time, Tx};
 

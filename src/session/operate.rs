@@ -1,10 +1,15 @@
 //! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
+//!
+//! Runs in a client's backend, inside a call, and in a sweeper's transaction. The claims lock is held for one section at a
+//! time, shared for the look at a version counter; between sections the row is read and the process sleeps, with no lock of
+//! ours. What was granted is filed in `pending` before anything that can fail: a claim that is not would be lost to its
+//! transaction.
 
 use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Refusal, Request, Wait};
 
 use super::wait::{Patience, Purpose, Sleeper};
 use super::{fail, pending};
-use crate::pg::{Result, interrupt, proc, xact};
+use crate::pg::{Result, proc, xact};
 use crate::shared::Counter;
 use crate::shared::{self, Key, Section};
 use crate::store::{self, Edit};
@@ -61,7 +66,7 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
             Next::Sample => operation.sampled(shared::version(ask.hash)),
             Next::Read => {
                 // nothing else bounds how often others' changes make it read again
-                interrupt::check()?;
+                sleeper.heed()?;
                 let found = store::find(&change.key)?;
                 // a snapshot taken later shows what is read now, or the claim will have been in the way
                 let in_snapshot = !xact::uses_transaction_snapshot()

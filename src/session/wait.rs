@@ -7,7 +7,7 @@ use lease_core::{Lease, Name, Time, milliseconds};
 
 use super::fail;
 use crate::pg::condvar::{Sleep, WaitEvent};
-use crate::pg::{Result, clock, xact};
+use crate::pg::{Result, clock, interrupt, xact};
 use crate::shared::{self, Counter, Key, Section, Want};
 
 /// The longest sleep, in microseconds. Wake-ups are not lost; should one be, this is what it costs.
@@ -90,6 +90,11 @@ impl<'a> Sleeper<'a> {
             self.acts();
         }
         result
+    }
+
+    /// Takes interrupts between two looks, as a sleep does.
+    pub fn heed(&self) -> Result<()> {
+        interrupt::check().inspect_err(|_| Counter::CancelledWaits.add(self.sleep.is_some().into()))
     }
 
     /// The wait is over, or there was none.
