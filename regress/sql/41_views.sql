@@ -72,6 +72,11 @@ SELECT expires_at FROM lease.inspect('view held') \gset
 SELECT status FROM lease.release('view held', 'ann', 1);
 SELECT kind, deadline = :'expires_at' AS deadline FROM lease.claims WHERE key = 'view held';
 COMMIT;
+-- what changes nothing but the row of an unowned key gives way to everybody, at any time
+BEGIN;
+SELECT * FROM lease.force_release('view free');
+SELECT kind, owner, epoch, deadline, sealed FROM lease.claims;
+ROLLBACK;
 SELECT count(*) FROM lease.claims;
 -- refusals claim nothing
 BEGIN;
