@@ -28,7 +28,7 @@ PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 
 .PHONY: test demo lint model
 test demo lint:
-	@scripts/prepare
+	@scripts/prepare $(if $(filter lint,$@),shellcheck)
 	@$(MAKE) --no-print-directory run-$@
 
 # The model of lease_core with the bounds that take minutes.
@@ -140,7 +140,7 @@ run-lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(call cargo_flags) --workspace --all-targets -- -D warnings
 	$(CARGO) clippy $(call cargo_flags,test-points) -- -D warnings
-	@if command -v shellcheck >/dev/null; then cd scripts && shellcheck -x $$(grep -lE '^#!.*bash' * ../.ci/run); fi
+	cd scripts && shellcheck -x -S warning $$(grep -lE '^#!.*bash' * ../bench/* ../.ci/run)
 
 .PHONY: distclean
 distclean:

@@ -16,7 +16,7 @@ const LAST_TICK: i64 = 80;
 const MOST_STEPS: u64 = 20_000;
 
 /// SplitMix64.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -27,15 +27,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 }

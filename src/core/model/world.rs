@@ -50,6 +50,23 @@ pub enum Statement {
     AdvanceEpochs,
 }
 
+impl Statement {
+    /// The same on another key.
+    pub fn on(self, key: Key) -> Statement {
+        match self {
+            Statement::Acquire { ttl, .. } => Statement::Acquire { key, ttl },
+            Statement::WaitAcquire { ttl, .. } => Statement::WaitAcquire { key, ttl },
+            Statement::Renew { ttl, .. } => Statement::Renew { key, ttl },
+            Statement::Release { .. } => Statement::Release { key },
+            Statement::ForceRelease { .. } => Statement::ForceRelease { key },
+            Statement::Lapse { .. } => Statement::Lapse { key },
+            Statement::Purge { .. } => Statement::Purge { key },
+            Statement::Guard { .. } => Statement::Guard { key },
+            of_none => of_none,
+        }
+    }
+}
+
 /// One client: its owner's name and the transactions that it runs, one after the other.
 #[derive(Clone, Debug)]
 pub struct Client {
