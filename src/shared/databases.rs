@@ -262,7 +262,9 @@ pub fn announce_mine(now: impl FnOnce() -> Time) {
         log::emit_quietly(
             &Report::new(
                 sqlstate::SUCCESSFUL_COMPLETION,
-                format!("leases are used in more than {DATABASES} databases: {database} gets no sweeper and no counters"),
+                format!(
+                    "leases are used in more than {DATABASES} databases: {database} gets no sweeper and no counters"
+                ),
             )
             .detail("Leases lapse all the same; their rows show it once somebody takes the key.")
             .hint("It gets them when another database, or the extension there, is dropped."),
