@@ -10,13 +10,19 @@ CREATE SCHEMA lease;
 CREATE EXTENSION pg_lease;
 DROP SCHEMA lease;
 
--- Not trusted: the database's owner is not enough.
+-- Not trusted: the privilege to create in the database is not enough, nor is owning it.
 CREATE ROLE lease_nobody;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO lease_nobody', current_database()); END $$;
 SET ROLE lease_nobody;
 CREATE EXTENSION pg_lease;
 RESET ROLE;
 DO $$ BEGIN EXECUTE format('REVOKE CREATE ON DATABASE %I FROM lease_nobody', current_database()); END $$;
+SELECT pg_get_userbyid(datdba) AS owner FROM pg_database WHERE datname = current_database() \gset
+ALTER DATABASE :"DBNAME" OWNER TO lease_nobody;
+SET ROLE lease_nobody;
+CREATE EXTENSION pg_lease;
+RESET ROLE;
+ALTER DATABASE :"DBNAME" OWNER TO :"owner";
 DROP ROLE lease_nobody;
 
 CREATE EXTENSION pg_lease;
@@ -24,9 +30,9 @@ SELECT extversion, extrelocatable FROM pg_extension WHERE extname = 'pg_lease';
 SELECT superuser, trusted, schema FROM pg_available_extension_versions WHERE name = 'pg_lease' AND installed;
 CREATE EXTENSION pg_lease;
 
--- The functions: names and types of what goes in and comes out, in order.
+-- The functions: names and types of what goes in and comes out, in order. (What serves the views shows in their columns.)
 CREATE VIEW lease_functions AS
-  SELECT p.oid, p.proname, p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.proretset, p.proconfig, p.prosqlbody, l.lanname,
+  SELECT p.oid, p.proname, p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.proretset, p.proconfig, p.prosqlbody, p.prorettype, l.lanname,
          a.number, a.name, a.mode, format_type(a.type, NULL) AS type
     FROM pg_proc p
     JOIN pg_language l ON l.oid = p.prolang
@@ -38,8 +44,10 @@ SELECT proname,
        string_agg(name || ' ' || type, ', ' ORDER BY number) FILTER (WHERE mode IN ('i', 'b')) AS arguments,
        string_agg(name || ' ' || type, ', ' ORDER BY number) FILTER (WHERE mode IN ('o', 'b', 't')) AS results
   FROM lease_functions
- WHERE proname IN ('acquire', 'renew', 'release', 'inspect', 'now')
+ WHERE proname !~ '^(list|read)_'
  GROUP BY oid, proname ORDER BY proname;
+SELECT DISTINCT proname, prokind, prorettype::regtype AS returns, proretset AS set FROM lease_functions
+ WHERE prokind <> 'f' OR proname IN ('fence', 'reset_stats', 'now', 'guard', 'release') OR proname ~ '^(list|read)_' ORDER BY proname;
 SELECT lease.now() IS NOT NULL AS now, pg_typeof(lease.now()) AS type;
 
 -- Volatile, parallel unsafe, not strict; what is not C pins its search_path.
@@ -68,7 +76,7 @@ SELECT count(*) AS floors FROM lease.epoch_floor;
 DROP SCHEMA lease CASCADE;
 
 -- The settings.
-SELECT name, setting, context FROM pg_settings WHERE name = 'pg_lease.max_claims';
+SELECT name, setting, unit, min_val, max_val, context FROM pg_settings WHERE name LIKE 'pg\_lease.%' ORDER BY name;
 
 -- Helpers of the later files.
 -- The SQLSTATE of a statement, followed by the word its message must name (or by the message that does not).

@@ -9,12 +9,17 @@ SELECT w.relname, w.attname AS missing FROM (VALUES
     ('leases', 'key'), ('leases', 'state'), ('leases', 'owner'), ('leases', 'epoch'), ('leases', 'expires_at'), ('leases', 'remaining'), ('leases', 'ttl'),
     ('leases', 'granted_at'), ('leases', 'renewed_at'), ('leases', 'granted_to'), ('leases', 'payload'), ('leases', 'in_flight'),
     ('claims', 'key'), ('claims', 'pid'), ('claims', 'kind'), ('claims', 'owner'), ('claims', 'epoch'), ('claims', 'since'), ('claims', 'deadline'), ('claims', 'sealed'),
+    ('waiters', 'key'), ('waiters', 'pid'), ('waiters', 'owner'), ('waiters', 'position'), ('waiters', 'since'), ('waiters', 'deadline'), ('waiters', 'waits_for'), ('waiters', 'blocker_pid'),
+    ('stats', 'database'),
+    ('sweepers', 'database'), ('sweepers', 'pid'), ('sweepers', 'status'), ('sweepers', 'next_deadline'), ('sweepers', 'leases'), ('sweepers', 'last_error'),
     ('clock', 'lease_time'), ('clock', 'wall_time'), ('clock', 'difference')) w(relname, attname)
  WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = ('lease.' || w.relname)::regclass AND a.attname = w.attname AND a.attnum > 0);
+-- All of them, in order; the counters are one type.
 SELECT c.relname, a.attname, format_type(a.atttypid, NULL) AS type FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
- WHERE c.oid IN ('lease.leases'::regclass, 'lease.claims'::regclass, 'lease.clock'::regclass)
-   AND a.attname IN ('key', 'owner', 'epoch', 'expires_at', 'remaining', 'ttl', 'granted_at', 'renewed_at', 'payload', 'in_flight', 'pid', 'since', 'deadline', 'sealed', 'lease_time', 'wall_time', 'difference')
- ORDER BY 1, 2;
+ WHERE c.relnamespace = 'lease'::regnamespace AND c.relkind = 'v' AND a.attnum > 0 AND (c.relname <> 'stats' OR a.atttypid <> 'bigint'::regtype)
+ ORDER BY c.relname, a.attnum;
+SELECT string_agg(attname, ' ' ORDER BY attnum) AS counters FROM pg_attribute
+ WHERE attrelid = 'lease.stats'::regclass AND attnum > 0 AND atttypid = 'bigint'::regtype;
 
 -- lease.leases: one row per key.
 SELECT acquired FROM lease.acquire('view held', 'ann', '90 min', NULL, '{"a": 1}');
@@ -67,6 +72,11 @@ SELECT expires_at FROM lease.inspect('view held') \gset
 SELECT status FROM lease.release('view held', 'ann', 1);
 SELECT kind, deadline = :'expires_at' AS deadline FROM lease.claims WHERE key = 'view held';
 COMMIT;
+-- what changes nothing but the row of an unowned key gives way to everybody, at any time
+BEGIN;
+SELECT * FROM lease.force_release('view free');
+SELECT kind, owner, epoch, deadline, sealed FROM lease.claims;
+ROLLBACK;
 SELECT count(*) FROM lease.claims;
 -- refusals claim nothing
 BEGIN;

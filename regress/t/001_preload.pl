@@ -13,15 +13,24 @@ my $node = lease_cluster('preload', preload => 0, extension => 0);
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_lease');
 pass('CREATE EXTENSION works');
 
+# Every function, procedure and view there is, the trigger also as one; and a wrong argument does not come first.
 my %calls = (
-	acquire => "SELECT * FROM lease.acquire('k', 'a', '1 min')",
-	renew => "SELECT * FROM lease.renew('k', 'a', 1, '1 min')",
-	release => "SELECT * FROM lease.release('k', 'a', 1)",
-	inspect => "SELECT * FROM lease.inspect('k')",
-	now => 'SELECT lease.now()',
-	claims => 'SELECT * FROM lease.claims',
-	clock => 'SELECT * FROM lease.clock',
-	'bad input' => "SELECT * FROM lease.acquire(NULL, '', '0')");
+	'bad input' => "SELECT * FROM lease.acquire(NULL, '', '0')",
+	'trigger' => 'INSERT INTO fenced VALUES (1)',
+	map { split /\|/, $_, 2 } split /\n/, value($node, q{
+		SELECT p.oid::regprocedure::text,
+			format('%s lease.%I(%s)', CASE p.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT' END, p.proname, (
+				SELECT string_agg(CASE a.type::regtype::text WHEN 'text' THEN '''k''' WHEN 'interval' THEN '''1 min''' WHEN 'bigint' THEN '1'
+					ELSE 'NULL::' || a.type::regtype END, ', ' ORDER BY a.number)
+				FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, number)))
+		FROM pg_proc p WHERE p.pronamespace = 'lease'::regnamespace
+		UNION ALL
+		SELECT 'view ' || relname, format('SELECT * FROM lease.%I', relname) FROM pg_class WHERE relnamespace = 'lease'::regnamespace AND relkind = 'v'}));
+$node->safe_psql('postgres', q{
+	CREATE TABLE fenced (key int);
+	CREATE TRIGGER fence BEFORE INSERT ON fenced FOR EACH ROW EXECUTE FUNCTION lease.fence('k')});
+my ($acquire) = grep { /^lease\.acquire\(/ } keys %calls;
+cmp_ok(scalar(keys %calls), '>=', 24, 'the calls: ' . join ', ', sort keys %calls);
 my $session = session($node);
 
 sub refused
@@ -42,17 +51,17 @@ refused('loaded by LOAD', $_) foreach sort keys %calls;
 $session->quit;
 $session = session($node);
 $session->value("LOAD 'pg_lease'; BEGIN; SAVEPOINT s");
-refused('in a transaction', 'acquire');
+refused('in a transaction', $acquire);
 $session->answers('ROLLBACK TO s; SELECT 1; COMMIT', '1', 'and the transaction goes on after a savepoint');
 $session->quit;
 $node->append_conf('postgresql.conf', "session_preload_libraries = 'pg_lease'");
 $node->reload;
 $session = session($node);
-refused('session_preload_libraries', 'acquire');
+refused('session_preload_libraries', $acquire);
 $session->quit;
 
 is(value($node, 'SELECT count(*) FROM lease.entry'), '0', 'nothing was written');
-$node->safe_psql('postgres', 'DROP EXTENSION pg_lease; CREATE EXTENSION pg_lease');
+$node->safe_psql('postgres', 'DROP TABLE fenced; DROP EXTENSION pg_lease; CREATE EXTENSION pg_lease');
 
 # With the library, what is there works.
 $node->append_conf('postgresql.conf', "session_preload_libraries = ''\nshared_preload_libraries = 'pg_lease'");

@@ -94,9 +94,10 @@ row_is($node, q{SELECT pid FROM lease.sweepers WHERE database = 'postgres'}, $pi
 $node->append_conf('postgresql.conf', 'pg_lease.sweep_batch = 10');
 $node->reload;
 $node->safe_psql('postgres', 'SELECT lease.reset_stats()');
-$a->value(q{SELECT count(*) FROM generate_series(1, 95) i, LATERAL lease.acquire('batch ' || i, 'ann', '2 s')});
+$a->value(q{SELECT count(*) FROM generate_series(1, 300) i, LATERAL lease.acquire('batch ' || i, 'ann', '2 s')});
 swept("key LIKE 'batch%'", 'many at once');
-row_is($node, q{SELECT lapses_swept = 95, sweep_rows >= 95, sweep_passes >= 10 FROM lease.stats}, 't|t|t', 'in transactions of sweep_batch rows');
+row_is($node, q{SELECT lapses_swept = 300, sweep_rows >= 300, sweep_passes >= 30 FROM lease.stats}, 't|t|t', 'in transactions of sweep_batch rows');
+row_is($node, 'SELECT ring_overflows, rescans FROM lease.stats', '0|0', 'of all of them the commit has told the sweeper');
 
 # --- An error ends the sweeper; it comes back, and goes on when it can.
 $a->value(q{SELECT lease.acquire('k', 'ann', '3 s'), lease.acquire('k2', 'ann', '3500 ms')});

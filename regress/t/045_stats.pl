@@ -158,7 +158,7 @@ ends(sub {
 }, { waits => 2, passed_over => 1, hand_offs => 3 }, 'a first waiter that does not come');
 $c->quit;
 
-# All of them, set back. (safety_ticks_that_helped stays 0, but for a frozen process: t/030_wait_offsets.pl.)
+# All of them, set back. (safety_ticks_that_helped stays 0, but for a frozen process: t/020_wait_offsets.pl.)
 is_deeply([ sort(keys %tested, 'safety_ticks_that_helped') ], [ sort grep { $_ !~ /^(?:database|stats_reset)$/ } keys %{ stats() } ], 'every column was moved');
 my $now = value($node, 'SELECT lease.now()');
 $a->value('SELECT lease.reset_stats()');

@@ -17,7 +17,7 @@ use crate::pg::{Result, lwlock};
 /// A power of two.
 const CAPACITY: usize = 4096;
 
-/// How many entries one holding of the lock copies.
+/// How many entries one holding of the lock writes or copies: nobody waits for a large commit or a slow reader.
 const CHUNK: u64 = 128;
 
 pub struct Ring {
@@ -35,22 +35,21 @@ struct Entry {
 /// After a commit. Raises nothing, waits for nobody.
 pub fn publish(deadlines: impl Iterator<Item = (Key, Time)>) {
     let mut deadlines = deadlines.peekable();
-    if deadlines.peek().is_none() {
-        return;
-    }
-    lwlock::get(FEED_LOCK).exclusive(|| {
-        // SAFETY: the feed lock is held exclusively until the closure ends.
-        let ring = unsafe { memory::ring().as_mut() };
-        for (key, deadline) in deadlines {
-            ring.entries[ring.written as usize % CAPACITY] = Entry { key, deadline };
-            ring.written += 1;
-            databases::with_mine(|slot| wake_if(slot, deadline));
-            if ring.written.is_multiple_of(CAPACITY as u64 / 2) {
-                // before the sweepers of databases where nothing happens lose their place
-                databases::slots().iter().for_each(|slot| wake_if(slot, Time::PAST.plus(1)));
+    while deadlines.peek().is_some() {
+        lwlock::get(FEED_LOCK).exclusive(|| {
+            // SAFETY: the feed lock is held exclusively until the closure ends.
+            let ring = unsafe { memory::ring().as_mut() };
+            for (key, deadline) in deadlines.by_ref().take(CHUNK as usize) {
+                ring.entries[ring.written as usize % CAPACITY] = Entry { key, deadline };
+                ring.written += 1;
+                databases::with_mine(|slot| wake_if(slot, deadline));
+                if ring.written.is_multiple_of(CAPACITY as u64 / 2) {
+                    // before the sweepers of databases where nothing happens lose their place
+                    databases::slots().iter().for_each(|slot| wake_if(slot, Time::PAST.plus(1)));
+                }
             }
-        }
-    });
+        });
+    }
 }
 
 fn wake_if(slot: &Slot, earlier: Time) {

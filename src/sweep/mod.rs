@@ -7,6 +7,9 @@
 //! | `launcher` | one process: keeps a sweeper running in every database where the extension is used |
 //! | `sweeper` | one process per such database: writes lapses when their time comes |
 //! | `administration` | in clients' backends: has the sweeper leave a database, or look again, when a command needs it |
+//!
+//! What they share lies in `shared::databases` and `shared::feed`, each under a lock of its own. None of them keeps one for
+//! longer than a call of those takes.
 
 mod administration;
 mod launcher;
