@@ -1,5 +1,6 @@
 # Many claims are shown completely, by looks at bounded parts of them; and memory that runs out is an error of the statement,
-# never the end of the server.
+# never the end of the server;
+# of the sweeper it ends the one process, which is started anew.
 # Proves: I10, failure row "Resource exhaustion"
 
 use strict;
@@ -28,15 +29,15 @@ SKIP:
 	my $log_at = -s $node->logfile;
 	sub limited
 	{
-		my ($session, $spare_mb) = @_;
-		open my $statm, '<', '/proc/' . $session->pid . '/statm' or return 0;
+		my ($pid, $spare_mb) = @_;
+		open my $statm, '<', "/proc/$pid/statm" or return 0;
 		my ($pages) = split ' ', <$statm>;
 		my $limit = $pages * 4096 + $spare_mb * 1024 * 1024;
-		return system('prlimit', '--pid', $session->pid, "--as=$limit:unlimited") == 0;
+		return system('prlimit', '--pid', $pid, "--as=$limit:unlimited") == 0;
 	}
-	skip 'a process\'s memory cannot be limited here', 8 unless -e '/proc/self/statm' && system('prlimit --version >/dev/null 2>&1') == 0;
+	skip 'a process\'s memory cannot be limited here', 11 unless -e '/proc/self/statm' && system('prlimit --version >/dev/null 2>&1') == 0;
 
-	ok(limited($b, 50), 'limited');
+	ok(limited($b->pid, 50), 'limited');
 	$b->answers('SELECT count(*) FROM lease.claims', '0', 'lease.claims takes no more than it shows');
 	$b->answers('SELECT count(*) FROM lease.waiters', '0', 'nor does lease.waiters');
 	$b->answers('SELECT count(*) FROM lease.leases', '5000', 'nor does lease.leases');
@@ -45,6 +46,14 @@ SKIP:
 	$b->answers('SELECT count(*) FROM lease.claims', '0', 'nothing is left of them');
 	$b->answers(q{SELECT acquired FROM lease.acquire('more 1', 'o', '1 hour')}, 't', 'the session goes on');
 	$a->answers(q{SELECT count(*) FROM lease.leases}, '5001', 'so do others');
+
+	# The sweeper, which keeps a deadline of each lease.
+	$node->poll_query_until('postgres', q{SELECT status = 'running' AND leases >= 5000 FROM lease.sweepers}) or die 'no sweeper';
+	my $sweeper = value($node, 'SELECT pid FROM lease.sweepers');
+	ok(limited($sweeper, 2), 'the sweeper is limited');
+	$a->value(q{SELECT count(*) FROM generate_series(1, 50000) i, LATERAL lease.acquire('many ' || i, 'o', '1 hour')});
+	ok($node->poll_query_until('postgres', "SELECT last_error = 'out of memory' AND pid <> $sweeper AND leases >= 55000 FROM lease.sweepers"),
+		'its error is its own end, and another one comes');
 	unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at), qr/PANIC:|terminated by signal/, 'no server process fell');
 }
 $_->quit foreach $a, $b;
