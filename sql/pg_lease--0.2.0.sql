@@ -373,7 +373,7 @@ COMMENT ON COLUMN lease.stats.safety_ticks IS 'Sleeps that nothing ended but the
 COMMENT ON COLUMN lease.stats.safety_ticks_that_helped IS 'Of these: after which there was something to do; zero, unless a process was frozen';
 COMMENT ON COLUMN lease.stats.timeouts IS 'Blocking acquires that ran out of time';
 COMMENT ON COLUMN lease.stats.deadlocks IS 'Waits that ended because they closed a ring';
-COMMENT ON COLUMN lease.stats.cancelled_waits IS 'Waits that ended in another error: cancelled, terminated, statement_timeout, lock_timeout';
+COMMENT ON COLUMN lease.stats.cancelled_waits IS 'Waits that ended in another error: cancelled, statement_timeout, lock_timeout';
 COMMENT ON COLUMN lease.stats.broken_claims IS 'Uncommitted changes that lost their key to another session';
 COMMENT ON COLUMN lease.stats.commit_refusals IS 'Transactions that could not commit because of a lease';
 COMMENT ON COLUMN lease.stats.lapses_swept IS 'Lapses written down by the sweeper';

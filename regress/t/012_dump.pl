@@ -20,6 +20,19 @@ $node->safe_psql('postgres', $_) foreach (
 	q{SELECT lease.acquire(E'odd ''"\\\\\n\t😀', E'\\\\.', '1 hour')},
 	q{SELECT lease.acquire('lapsed', 'ann', '1 s')},
 	q{SELECT pg_sleep(1)});
+
+# A lease that would have ended before the last timestamp there is when it was asked for, but not when the wait is over.
+my ($holder, $waiter) = map { session($node) } 1 .. 2;
+$holder->value(q{SELECT lease.acquire('edge', 'ann', '1 hour')});
+$waiter->send(q{SELECT acquired FROM lease.acquire('edge', 'bob', '294276-12-31 23:59:59.999999+00'::timestamptz - lease.now() - interval '3 s', '1 min')});
+wait_for_waiters($node, 1);
+$holder->value(q{SELECT pg_sleep(3)});
+$holder->value(q{SELECT lease.release('edge', 'ann', 1)});
+$waiter->answers(undef, '22023', 'past the last timestamp after a wait: 22023');
+row_is($node, q{SELECT state_of('edge')}, 'free 2', 'past the last timestamp after a wait: nothing was changed');
+$waiter->answers(q{SELECT acquired FROM lease.acquire('edge', 'bob', '294276-12-31 23:59:59.999999+00'::timestamptz - lease.now() - interval '1 min')}, 't', 'a minute before it: granted');
+$_->quit foreach $holder, $waiter;
+
 # 'brief' is held in each dump, and over soon
 my $leases = "SELECT $columns FROM lease.leases WHERE key <> 'brief' ORDER BY key";
 my $before = value($node, $leases);

@@ -82,6 +82,21 @@ foreach my $point ('sealed', 'written')
 	}
 }
 
+# --- An interrupt that comes while the rows are written is heeded before the last of them, not after the commit.
+foreach my $how ('cancel', 'terminate')
+{
+	$a->value(qq{SELECT lease.acquire('rows: $how', 'ann', '1 hour')});
+	$a->value(qq{BEGIN; SELECT lease.release('rows: $how', 'ann', 1); SELECT count(*) FROM generate_series(1, 100) i, lease.acquire('rows: $how ' || i, 'ann', '1 hour')});
+	# there it waits without heeding anything
+	commit_up_to('write');
+	value($node, "SELECT pg_${how}_backend(" . $a->pid . ')');
+	go_on();
+	is($a->answer->{state}, $how eq 'cancel' ? '57014' : '57P01', "rows: $how ends it");
+	if ($how eq 'terminate') { wait_until_gone($node, $a->pid); $a = session($node); }
+	row_is($node, qq{SELECT state_of('rows: $how'), state_of('rows: $how 1'), open_claims()}, 'held ann 1|free 0|0', "rows: $how: nothing was changed, nothing is left");
+	$b->answers(qq{SELECT acquired, epoch FROM lease.acquire('rows: $how 100', 'bob', '1 hour')}, 't|1', "rows: $how: the keys are free at once");
+}
+
 # --- The server falls over there.
 foreach my $point ('sealed', 'written')
 {

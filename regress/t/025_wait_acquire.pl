@@ -133,6 +133,9 @@ is($answer->{state}, '2D000', 'in a transaction block: 2D000');
 like($answer->{message}, qr/wait_acquire.*transaction block/, 'in a transaction block: the message says so');
 $a->value('ROLLBACK');
 row_is($node, 'SELECT count(*) FROM log', '0', 'in a transaction block: nothing was committed');
+is($a->run(q{DO $$ DECLARE a boolean; e bigint; t timestamptz; BEGIN
+	INSERT INTO log VALUES ('not to be committed'); CALL lease.wait_acquire('refused', 'a', '106751990 days', '0', a, e, t); END $$})->{state}, '22023', 'a ttl out of range: 22023');
+row_is($node, 'SELECT count(*) FROM log', '0', 'a ttl out of range: nothing was committed');
 is($a->run($_)->{state}, '2D000', "$_: 2D000") foreach 'SELECT in_function()', 'CALL in_savepoint()';
 is($a->run("CALL lease.wait_acquire($_)")->{state}, '22004', "$_: 22004")
   foreach q{'refused', 'a', '1 hour', NULL}, q{NULL, 'a', '1 hour', '0'}, q{'refused', NULL, '1 hour', '0'}, q{'refused', 'a', NULL, '0'};

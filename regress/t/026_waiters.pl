@@ -61,6 +61,18 @@ row_is($node, "SELECT bool_and(since BETWEEN '$before' AND lease.now()), min(dea
 $d->send(q{SELECT acquired FROM lease.acquire('other', 'dan', '1 hour', '1 min')});
 $d->answers(undef, 't', 'a waiter for one key is in nobody else\'s way');
 
+# A wait without end, and one that ends after the last timestamp there is.
+$a->value(q{SELECT lease.acquire('far', 'ann', '1 hour')});
+my @far = map { session($node) } 1 .. 2;
+$far[0]->send(q{SELECT acquired FROM lease.acquire('far', 'eve', '1 hour', '106751991 days')});
+wait_for_waiters($node, 3);
+$far[1]->send(q{SELECT acquired FROM lease.acquire('far', 'fay', '1 hour', '294276-12-31 23:59:59+00'::timestamptz - lease.now() + '1 day')});
+wait_for_waiters($node, 4);
+row_is($node, "SELECT count(*), bool_and(since BETWEEN '$before' AND lease.now()), count(deadline) FROM lease.waiters WHERE key = 'far'", '2|t|0', 'waits without end: since when, and no deadline');
+value($node, 'SELECT pg_cancel_backend(' . $_->pid . ')') foreach @far;
+is($_->answer->{state}, '57014', 'waits without end: cancelled') foreach @far;
+$_->quit foreach @far;
+
 # --- The holder's uncommitted release: whoever waits for the lease waits for that. Its renewal changes nothing for them.
 $a->value(q{BEGIN; SELECT lease.release('k', 'ann', 1)});
 are("k|b|bob|1|uncommitted change|a\nk|c|cat|2|uncommitted change|a", 'an uncommitted release');
@@ -102,6 +114,9 @@ $a->send('COMMIT');
 at_point($node, $a);
 $c->send(q{SELECT acquired FROM lease.acquire('g', 'cat', '1 hour', '1 min')});
 are('g|c|cat|1|guard|a', 'a guard, once the lease has ended');
+my $timeout = $d->run(q{SELECT acquired FROM lease.acquire('g', 'dan', '1 hour', '50 ms')});
+is($timeout->{state}, '57014', 'behind a guard: a wait that runs out of time');
+like($timeout->{detail}, qr/\bProcess @{[ $a->pid ]}\b.*\bguard/, 'behind a guard: the detail names its process');
 free_point($gate, 'sealed');
 $a->answers(undef, '', 'the guarded commit ends');
 $c->answers(undef, 't', 'and who waited for it is served');

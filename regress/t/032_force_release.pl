@@ -119,6 +119,16 @@ $idle->answers("BEGIN; SELECT count(status) FROM generate_series(1, 4) i, lease.
 $idle->answers("SELECT count(lease.guard('room ' || i, 'w', 1)) FROM generate_series(1, 4) i", '4', 'and guards, of the same keys');
 $idle->answers("SELECT lease.guard('room 5', 'w', 1)", '53200', 'count together');
 $idle->run('ROLLBACK');
+
+# At its limit force_release fails, and whose change it met goes on. What needs no room still ends it.
+$idle->value("BEGIN; SELECT lease.renew('room 20', 'w', 1, '5 hours'); SELECT lease.acquire('room 21', 'w', '1 hour')");
+$dba->answers("BEGIN; SELECT count(status) FROM generate_series(1, 8) i, lease.renew('room ' || i, 'w', 1, '1 hour')", '8', 'a session at its limit');
+$dba->answers("SAVEPOINT s; SELECT * FROM lease.force_release('room 20')", '53200', 'at its limit: force_release fails');
+$dba->answers("ROLLBACK TO s; SELECT * FROM lease.force_release('room 1')", 'w|1', 'at its limit: not of a key it has changed already');
+$dba->answers("SELECT status FROM lease.release('room 19', 'w', 1)", '53200', 'at its limit: so does a release');
+$dba->run('ROLLBACK');
+$idle->answers('COMMIT', '', 'the change that the failed call met is committed');
+row_is($node, "SELECT state_of('room 20'), state_of('room 21')", 'held w 1|held w 1', 'the change that the failed call met stands');
 row_is($node, 'SELECT count(*) FROM lease.claims', '0', 'no claim is left');
 $node->stop;
 

@@ -122,6 +122,13 @@ ends(sub { is($a->run(q{SET deadlock_timeout = '10min'; SELECT lease.acquire('w'
 ends(sub { is($a->run(q{SET lock_timeout = '200ms'; SELECT lease.acquire('w', 'ann', '1 hour', '1 min'); RESET lock_timeout})->{state}, '55P03', 'lock_timeout') }, { waits => 1, cancelled_waits => 1 }, 'a wait that lock_timeout ends');
 ends(sub { is($a->run(q{SET statement_timeout = '200ms'; SELECT lease.acquire('w', 'ann', '1 hour', '1 min'); RESET statement_timeout})->{state}, '57014', 'cancelled') }, { waits => 1, cancelled_waits => 1 }, 'a wait that is cancelled');
 ends(sub {
+	my $ended = session($node);
+	$ended->send(q{SELECT acquired FROM lease.acquire('w', 'ann', '1 hour', '1 min')});
+	wait_for_wait($node, $ended);
+	$b->value('SELECT pg_terminate_backend(' . $ended->pid . ')');
+	wait_until_gone($node, $ended->pid);
+}, { waits => 1 }, 'a wait whose session is terminated');
+ends(sub {
 	$a->value(q{BEGIN; SELECT lease.acquire('d1', 'ann', '1 hour')});
 	$b->value(q{BEGIN; SELECT lease.acquire('d2', 'bob', '1 hour')});
 	$a->send(q{SELECT acquired FROM lease.acquire('d2', 'ann', '1 hour', '1 min')});

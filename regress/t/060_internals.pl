@@ -65,6 +65,51 @@ go_on();
 $a->answers(undef, '', 'the guarded commit goes on');
 row_is($node, q{SELECT state_of('guarded'), count(*) FROM lease.claims}, 'held w 1|0', 'and the release was undone');
 
+# --- Nor does PostgreSQL bound the wait for the lock on the table there by it. What ends such a wait elsewhere ends it, too.
+my $table = session($node);
+value($node, q{CREATE TABLE other ()});
+sub table_locked
+{
+	my ($key, $setting, $call) = @_;
+	$call //= qq{SELECT lease.acquire('$key', 'bob', '1 hour')};
+	$b->value(qq{$setting; BEGIN; $call; LOCK TABLE other});
+	# to read the table is all that a commit with nothing but guards does
+	$table->value('BEGIN; LOCK TABLE lease.entry IN ' . ($call =~ /guard/ ? 'ACCESS EXCLUSIVE' : 'SHARE') . ' MODE');
+	$b->send('COMMIT');
+	$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND pid = ' . $b->pid) or die 'does not wait for the table';
+	return;
+}
+foreach my $case (
+	[ 'statement_timeout', q{SET statement_timeout = '300 ms'}, '57014', qr/statement timeout/ ],
+	[ 'statement_timeout of a guarded commit', q{SET statement_timeout = '300 ms'}, '57014', qr/statement timeout/, q{SELECT lease.guard('guarded', 'w', 1)} ],
+	[ 'lock_timeout', q{SET statement_timeout = '10 min'; SET lock_timeout = '300 ms'}, '55P03', qr/lock timeout/ ],
+	[ 'a cancel', q{SET statement_timeout = '10 min'; SET lock_timeout = 0}, '57014', qr/user request/ ])
+{
+	my ($how, $setting, $state, $message, $call) = @$case;
+
+	table_locked($how, $setting, $call);
+	value($node, 'SELECT pg_cancel_backend(' . $b->pid . ')') if $how eq 'a cancel';
+	my $answer = $b->answer;
+	is($answer->{state}, $state, "$how ends the wait for the table");
+	like($answer->{message}, $message, "$how: and is what the message says");
+	$table->value('ROLLBACK');
+	row_is($node, qq{SELECT state_of('$how'), count(*) FROM lease.claims}, 'free 0|0', "$how: nothing was changed, nothing is left");
+}
+# the table's owner waits for what the committing transaction has locked: a deadlock of PostgreSQL's own
+table_locked('deadlock', q{SET statement_timeout = '10 min'});
+$table->send('LOCK TABLE other');
+my @ends = map { $_->answer->{state} } $table, $b;
+is_deeply([ sort @ends ], [ '00000', '40P01' ], 'a deadlock over the table is seen');
+$table->run('ROLLBACK');
+# the time of a wait that was none too long is not held against what follows
+table_locked('in time', q{SET statement_timeout = '2 s'});
+$table->value('ROLLBACK');
+$b->answers(undef, '', 'a wait for the table that ends in time');
+$b->value(q{\! sleep 2.5});
+$b->answers(q{SELECT state_of('in time')}, 'held bob 1', 'and statement_timeout begins anew with the next statement');
+$b->value(q{RESET statement_timeout; RESET lock_timeout});
+$table->quit;
+
 # --- A backend that is terminated with a transaction open runs the abort callback, with shared memory still there.
 $a->value(q{BEGIN; SELECT lease.acquire('terminated', 'ann', '1 hour')});
 $log_at = -s $node->logfile;

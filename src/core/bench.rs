@@ -99,7 +99,14 @@ impl Bench {
 
     /// A call that does not stand in the queue. It bears with a commit under way for one unit of time.
     pub fn ask(&mut self, proc: u32, key: Key, request: Request<Owner>) -> Outcome<Owner> {
-        let ask = Ask { me: self.tx(proc), key, hash: key.into(), request, wait: Wait::Brief(Time(self.now + 1)) };
+        let ask = Ask {
+            me: self.tx(proc),
+            key,
+            hash: key.into(),
+            request,
+            wait: Wait::Brief(Time(self.now + 1)),
+            room: true,
+        };
         self.asks.insert(proc, ask);
         self.look(proc)
     }
@@ -107,7 +114,7 @@ impl Bench {
     /// An acquire that waits, by the owner of the process's number.
     pub fn wait(&mut self, proc: u32, key: Key, ttl: i64) -> Outcome<Owner> {
         let request = Request::Acquire { owner: proc as u8, ttl };
-        let ask = Ask { me: self.tx(proc), key, hash: key.into(), request, wait: Wait::Queue };
+        let ask = Ask { me: self.tx(proc), key, hash: key.into(), request, wait: Wait::Queue, room: true };
         self.asks.insert(proc, ask);
         self.section(|section| assert!(section.enqueue(ask.me, Some(proc as u8), &key, ask.hash)));
         self.look(proc)

@@ -17,6 +17,9 @@ pub struct Ask<K, O> {
     pub hash: u32,
     pub request: Request<O>,
     pub wait: Wait,
+    /// Whether the transaction may have one more change: if not, nothing is granted. A change of a key that it has changed
+    /// already is not one more.
+    pub room: bool,
 }
 
 impl<K, O> Ask<K, O> {
@@ -80,7 +83,7 @@ pub enum Outcome<O> {
     Broken,
     /// The key changed after the transaction's snapshot was taken.
     Changed,
-    /// No room for another key.
+    /// No room for another key, or not for this transaction.
     Full,
 }
 
@@ -273,6 +276,9 @@ impl<K: Id, O: Id> Section<'_, K, O> {
             if let Some(outcome) = self.out_of_turn(ask, i, open_from) {
                 return outcome;
             }
+        }
+        if !ask.room {
+            return Outcome::Full;
         }
         let from = lease.map_or(floor, |l| l.epoch);
         self.grant(ask, pending, (lease, from), new, kind, deadline)
@@ -998,6 +1004,25 @@ mod tests {
         assert_eq!(bench.rows.get(&0), None, "nothing is written");
     }
 
+    /// I10: without room for the transaction nothing is granted, nor does the call leave any other trace.
+    #[test]
+    fn who_has_no_room_breaks_nothing() {
+        let mut bench = Bench::held(1000);
+        bench.ask(1, 0, renew(0, 1, 5000));
+        let before = (bench.claim(0), bench.section(|section| section.version(0)));
+        let me = bench.tx(2);
+        let ask = Ask { me, key: 0, hash: 0, request: Request::ForceRelease, wait: Wait::Brief(Time(0)), room: false };
+        let seen = Seen::Row { lease: bench.rows.get(&0).copied(), floor: 0, version: before.1, in_snapshot: true };
+        assert_eq!(bench.section(|section| section.operate(&ask, &seen)), Outcome::Full);
+        assert_eq!((bench.claim(0), bench.section(|section| section.version(0))), before);
+        // a refusal is answered all the same
+        let ask = Ask { request: release(9, 1), ..ask };
+        let not_owner = Outcome::Refused(Refusal::Status(Status::NotOwner));
+        assert_eq!(bench.section(|section| section.operate(&ask, &seen)), not_owner);
+        bench.commit(1);
+        assert_eq!(bench.rows[&0].expires_at, Time(5000));
+    }
+
     /// The holder's own calls wait beside the queue, and not past the end of the lease, when the answer is known anyway.
     #[test]
     fn a_holder_does_not_stand_behind_those_who_want_its_lease() {
@@ -1047,7 +1072,7 @@ mod tests {
     fn a_claim_that_came_and_went_is_noticed() {
         let mut bench = Bench::new();
         let me = bench.tx(2);
-        let ask = Ask { me, key: 0, hash: 0, request: acquire(2, 50), wait: Wait::Queue };
+        let ask = Ask { me, key: 0, hash: 0, request: acquire(2, 50), wait: Wait::Queue, room: true };
         let version = bench.section(|section| section.version(0));
         let seen = Seen::Row { lease: None, floor: 0, version, in_snapshot: true };
         bench.ask(1, 0, acquire(1, 50));
@@ -1062,7 +1087,7 @@ mod tests {
         let me = bench.tx(1);
         let mut outcome = |request, now| {
             bench.now = now;
-            let ask = Ask { me, key: 0, hash: 0, request, wait: Wait::Brief(Time(now)) };
+            let ask = Ask { me, key: 0, hash: 0, request, wait: Wait::Brief(Time(now)), room: true };
             let version = bench.section(|section| section.version(0));
             let seen = Seen::Row { lease: bench.rows.get(&0).copied(), floor: 0, version, in_snapshot: false };
             bench.section(|section| section.operate(&ask, &seen))

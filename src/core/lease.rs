@@ -143,6 +143,8 @@ pub enum Refusal {
     NotAcquirable { until: Time },
     /// renew, release.
     Status(Status),
+    /// acquire, renew: the lease would end at an instant that PostgreSQL cannot show.
+    OutOfRange,
     /// lapse, purge, force_release: there is nothing to do.
     NotDue,
 }
@@ -170,9 +172,11 @@ pub fn decide<O: Copy + Eq>(
 ) -> Verdict<O> {
     let next_epoch = lease.map_or(floor, |l| l.epoch).max(issued) + 1;
     let live = lease.filter(|l| l.is_live(at));
+    let in_range = |ttl| at.now.plus(ttl) < Time::LIMIT;
     match *request {
         Request::Acquire { owner, ttl } => match live {
             Some(l) if l.owner != Some(owner) => Verdict::Refused(Refusal::NotAcquirable { until: l.expiry(at) }),
+            _ if !in_range(ttl) => Verdict::Refused(Refusal::OutOfRange),
             _ => {
                 let expires_at = at.now.plus(ttl);
                 let lease = Lease {
@@ -189,6 +193,7 @@ pub fn decide<O: Copy + Eq>(
             }
         },
         Request::Renew { owner, epoch, ttl } => match (holds(lease, owner, epoch, at), live) {
+            (Status::Ok, Some(_)) if !in_range(ttl) => Verdict::Refused(Refusal::OutOfRange),
             (Status::Ok, Some(l)) => {
                 let expires_at = at.now.plus(ttl);
                 let lease = Lease { ttl, renewed_at: at.now, expires_at, clock_base: at.start, ..*l };
@@ -262,7 +267,8 @@ mod tests {
         At { now: Time(now), start: START }
     }
 
-    /// One letter: g granted, d denied, o ok, n not_owner, l lapsed, e epoch_mismatch, m maintenance, - nothing to do.
+    /// One letter: g granted, d denied, o ok, n not_owner, l lapsed, e epoch_mismatch, m maintenance, r out of range, -
+    /// nothing to do.
     fn letter(verdict: &Verdict<char>) -> char {
         match verdict {
             Verdict::Change { kind: Kind::Transition, lease: Some(l), .. } if l.state == State::Held => 'g',
@@ -273,6 +279,7 @@ mod tests {
             Verdict::Refused(Refusal::Status(Status::Lapsed)) => 'l',
             Verdict::Refused(Refusal::Status(Status::EpochMismatch)) => 'e',
             Verdict::Refused(Refusal::Status(Status::Ok)) => panic!("refused with ok"),
+            Verdict::Refused(Refusal::OutOfRange) => 'r',
             Verdict::Refused(Refusal::NotDue) => '-',
         }
     }
@@ -315,6 +322,24 @@ mod tests {
             let answers: String =
                 requests.iter().map(|request| letter(&decide(lease.as_ref(), 3, 0, request, at(now)))).collect();
             assert_eq!(answers, expected.replace(' ', ""), "{:?} at {now}", lease.map(|l| l.state));
+        }
+    }
+
+    /// No lease ends where PostgreSQL's timestamps do: not even when the instant of the decision is the last before it.
+    #[test]
+    fn a_lease_ends_before_timestamps_do() {
+        let held = Lease { expires_at: Time::LIMIT.minus(1), ..row(State::Held) };
+        let limit = Time::LIMIT.0;
+        for (now, ttl, expected) in
+            [(2000, limit - 2000, "rdr"), (1999, limit - 2000, "gdo"), (limit - 2, 2, "rdr"), (limit - 2, 1, "gdo")]
+        {
+            let asked = |lease: Option<&Lease<char>>, request| letter(&decide(lease, 0, 0, &request, at(now)));
+            let answers = [
+                asked(None, Request::Acquire { owner: 'B', ttl }),
+                asked(Some(&held), Request::Acquire { owner: 'B', ttl }),
+                asked(Some(&held), Request::Renew { owner: 'A', epoch: 7, ttl }),
+            ];
+            assert_eq!(String::from_iter(answers), expected, "{ttl} at {now}");
         }
     }
 

@@ -48,5 +48,5 @@ pub use name::{MAX_BYTES as NAME_MAX_BYTES, Name, NameError};
 pub use operation::{Answer, Next, Operation};
 pub use queue::{Blocker, List};
 pub use table::{Claim, Entry, GuardSlot, Head, Id, Memory, Section, Storage, Tx, Waiter, WaitsFor, Wakes};
-pub use time::{Anchor, At, GRACE, Time};
+pub use time::{Anchor, At, GRACE, Time, milliseconds};
 pub use transaction::{Pending, Transaction};

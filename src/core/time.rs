@@ -29,6 +29,11 @@ impl Time {
     }
 }
 
+/// So many microseconds in milliseconds, for a timer. Rounded up: one that fires early would only look in vain.
+pub fn milliseconds(micros: i64) -> i64 {
+    micros.max(0).saturating_add(999) / 1000
+}
+
 /// Fixes lease time to a clock that never steps: taken once, when the server starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Anchor {
@@ -63,6 +68,12 @@ mod tests {
         let anchor = Anchor { start: Time(1_000_000), steady: 500 };
         assert_eq!(anchor.time(500), Time(1_000_000));
         assert_eq!(anchor.time(750), Time(1_000_250));
+    }
+
+    #[test]
+    fn timers_are_rounded_up() {
+        let expected = [(i64::MIN, 0), (0, 0), (1, 1), (1000, 1), (1001, 2), (i64::MAX, i64::MAX / 1000)];
+        assert_eq!(expected.map(|(micros, _)| (micros, milliseconds(micros))), expected);
     }
 
     #[test]

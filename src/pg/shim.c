@@ -36,6 +36,7 @@
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
@@ -645,8 +646,8 @@ open_other_indexes(PglTable *table)
 	return fits;
 }
 
-int
-pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
+static int
+open_table(const PglShape *shape, bool for_writing, PglTable *table)
 {
 	bool		fits;
 	bool		foreign = false;
@@ -669,6 +670,33 @@ pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
 	}
 	table->row = table_slot_create(table->rel, NULL);
 	return PGL_OPENED;
+}
+
+/*
+ * PostgreSQL puts statement_timeout away before a commit, which may have to wait for a lock here: its timer runs on
+ * meanwhile, so that such a wait ends like any other.
+ */
+int
+pgl_table_open(const PglShape *shape, bool for_writing, PglTable *table)
+{
+	int64		left = pgl_statement_timeout_left();
+	volatile int opened;
+
+	if (left < 0)
+		return open_table(shape, for_writing, table);
+	enable_timeout_after(STATEMENT_TIMEOUT, (int) Max(left, 1));
+	PG_TRY();
+	{
+		opened = open_table(shape, for_writing, table);
+	}
+	PG_FINALLY();
+	{
+		disable_timeout(STATEMENT_TIMEOUT, true);
+	}
+	PG_END_TRY();
+	/* it may just have gone off, and must not be taken for somebody's cancel later */
+	CHECK_FOR_INTERRUPTS();
+	return opened;
 }
 
 void
@@ -1117,8 +1145,11 @@ pgl_synchronous_commit_local(void)
 int64
 pgl_statement_timeout_left(void)
 {
-	/* background workers have the setting, but no timer */
-	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT) ||
+	/*
+	 * Background workers have the setting, but no timer.  Inside a statement, where a procedure commits, the timer runs,
+	 * or the setting is not in force: it was made inside the statement.
+	 */
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT) || ActivePortal != NULL ||
 		!(MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER))
 		return -1;
 	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(),

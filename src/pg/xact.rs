@@ -6,10 +6,6 @@ use super::error::Result;
 use super::guard::{call, contain, enter};
 use super::{memory, sys};
 
-/// A subtransaction; the transaction itself is 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SubXact(pub u32);
-
 pub struct Callbacks {
     /// The last place where the transaction can fail. Runs with what PostgreSQL allocates living until its end.
     pub pre_commit: fn() -> Result<()>,
@@ -18,9 +14,9 @@ pub struct Callbacks {
     pub committed: fn(),
     /// As `committed`. Also when the process ends in the middle of a transaction.
     pub aborted: fn(),
-    /// Given itself and its parent, to which its changes now belong.
-    pub sub_committed: fn(SubXact, SubXact),
-    pub sub_aborted: fn(SubXact, SubXact),
+    /// At the level of the savepoint that ends, like the next.
+    pub sub_committed: fn(),
+    pub sub_aborted: fn(),
 }
 
 /// To be called once per process, or in the postmaster for all: PostgreSQL runs callbacks last registered first, so
@@ -49,19 +45,15 @@ unsafe extern "C-unwind" fn on_xact(event: sys::XactEvent::Type, callbacks: *mut
 
 unsafe extern "C-unwind" fn on_subxact(
     event: sys::SubXactEvent::Type,
-    mine: sys::SubTransactionId,
-    parent: sys::SubTransactionId,
+    _mine: sys::SubTransactionId,
+    _parent: sys::SubTransactionId,
     callbacks: *mut c_void,
 ) {
     // SAFETY: what `register` gave.
     let callbacks: &'static Callbacks = unsafe { &*callbacks.cast_const().cast() };
     match event {
-        sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => {
-            contain(|| (callbacks.sub_committed)(SubXact(mine), SubXact(parent)))
-        }
-        sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => {
-            contain(|| (callbacks.sub_aborted)(SubXact(mine), SubXact(parent)))
-        }
+        sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => contain(callbacks.sub_committed),
+        sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => contain(callbacks.sub_aborted),
         _ => (),
     }
 }

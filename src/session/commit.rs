@@ -6,7 +6,7 @@ use lease_core::{CommitStep, Failure, Lease, Name, State};
 
 use super::wait::{Purpose, Sleeper};
 use super::{fail, pending};
-use crate::pg::{Error, Result, test_point, xact};
+use crate::pg::{Error, Result, interrupt, test_point, xact};
 use crate::shared::{Counter, Key};
 use crate::store::{self, Outcome, Writer};
 use pending::Extra;
@@ -33,6 +33,9 @@ pub fn pre_commit() -> Result<()> {
         seal(table)?;
         test_point!("sealed")?;
         for write in pending::writes() {
+            test_point!(quiet "write");
+            // sealed as it is, the transaction still aborts like any other
+            interrupt::check()?;
             write_row(table, &write)?;
         }
         test_point!("written")
@@ -69,6 +72,7 @@ fn seal(table: &mut Writer<'_>) -> Result<()> {
             }
             CommitStep::Check(key) => {
                 test_point!("check")?;
+                interrupt::check()?;
                 // a renewal by another session may be committing at this moment: it must not hide the row
                 let row = table.find(&key.name)?;
                 commit.checked(row.map(|row| row.lease).as_ref());

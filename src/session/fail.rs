@@ -1,10 +1,15 @@
 //! The errors of a session, each with its SQLSTATE. Messages name the key; details are facts, hints say what to do.
+//!
+//! They are values, made where the failure is found, in whatever process runs a session: nothing here raises. Nothing runs
+//! under a lock either, but that `timeout` and `deadlock` look up in a section what their message names, and write the
+//! message after it.
 
-use lease_core::{Kind, Lease, Name, Status, Time};
+use lease_core::{Blocker, Kind, Lease, Name, State, Status, Time, Tx};
 
 use super::guard::Fenced;
 use crate::pg::{Error, Report, proc, sqlstate, text};
 use crate::shared::{self, Key};
+use crate::store;
 
 fn key_text(key: &Key) -> String {
     text::display(key.name.as_bytes())
@@ -121,12 +126,7 @@ pub fn stale_write(key: &Key, epoch: i64, stored: i64, fenced: Fenced) -> Error 
 }
 
 pub fn changed(key: &Key) -> Error {
-    Report::new(
-        sqlstate::SERIALIZATION_FAILURE,
-        format!("could not serialize access to the lease of key \"{}\" due to a concurrent change", key_text(key)),
-    )
-    .hint("The transaction might succeed if retried.")
-    .into()
+    store::changed(&key.name).into()
 }
 
 pub fn stale(key: &Key) -> Error {
@@ -183,24 +183,37 @@ pub fn timeout(key: &Key, wait: i64, lease: Option<&Lease<Name>>) -> Error {
         sqlstate::QUERY_CANCELED,
         format!("timed out after {} waiting for the lease of key \"{}\"", seconds(wait), key_text(key)),
     );
-    let (at, claim) = shared::section(|section| (section.at, section.claim(key, shared::hash(key)).copied()));
-    match (claim.filter(|c| c.kind != Kind::HandOff), lease.filter(|l| l.is_live(at))) {
+    let (at, claim, guard, in_company) = shared::section(|section| {
+        let claim = section.claim(key, shared::hash(key)).copied();
+        let waiters = || section.waiters().filter(|(_, waited_for, _)| *waited_for == key).map(|(waiter, _, _)| waiter);
+        let me = waiters().find(|waiter| waiter.tx == proc::me());
+        let guard = me.and_then(|me| match section.blocker(me) {
+            Blocker::Guard(tx) => Some(tx),
+            _ => None,
+        });
+        (section.at, claim, guard, waiters().count() > 1)
+    });
+    let pid = |tx: Tx| proc::pid(tx.proc);
+    let holder = |lease: &Lease<Name>| lease.owner.map_or_else(String::new, |o| text::display(o.as_bytes()));
+    let detail = match (claim.filter(|c| c.kind != Kind::HandOff), lease.filter(|l| l.state == State::Held)) {
         (Some(claim), _) => {
-            let pid = proc::pid(claim.tx.proc);
             let until = match claim.deadline {
                 Time::NEVER => String::new(),
                 deadline => format!(", whose deadline is in {}", seconds(deadline.since(at.now).max(0))),
             };
-            report.detail(format!("Process {pid} has an uncommitted change of it{until}."))
+            format!("Process {} has an uncommitted change of it{until}.", pid(claim.tx))
         }
-        (None, Some(lease)) => {
-            let owner = lease.owner.map_or_else(String::new, |o| text::display(o.as_bytes()));
-            let left = seconds(lease.expiry(at).since(at.now));
-            report.detail(format!("It is held by \"{owner}\" and expires in {left}."))
+        (None, Some(lease)) if lease.is_live(at) => {
+            format!("It is held by \"{}\" and expires in {}.", holder(lease), seconds(lease.expiry(at).since(at.now)))
         }
-        (None, None) => report.detail("Other sessions wait for it, too."),
-    }
-    .into()
+        (None, lease) => match (guard, lease) {
+            (Some(tx), _) => format!("Process {} is committing what it has done under a guard of it.", pid(tx)),
+            (None, _) if in_company => "Other sessions wait for it, too.".to_owned(),
+            (None, Some(lease)) => format!("It was held by \"{}\" until just now.", holder(lease)),
+            (None, None) => return report.into(),
+        },
+    };
+    report.detail(detail).into()
 }
 
 /// `2500000` as `2.5 s`.

@@ -1,10 +1,14 @@
 //! lease.guard: makes the transaction's commit depend on a lease (rule 8); and what the fence asks of it.
+//!
+//! Runs in a client's backend, inside a call; what a guard demands is judged anew by `commit`. The call holds the claims lock
+//! for one section at a time, which judges the lease and reserves the guard's place. The fence asks this process's own memory
+//! and takes no lock.
 
 use lease_core::{GuardAnswer, Guarding, Name, Next, State, Status, Time, holds};
 
 use super::operate::may_take_part;
 use super::{fail, pending};
-use crate::pg::{Result, proc, xact};
+use crate::pg::{Result, interrupt, proc, test_point, xact};
 use crate::shared::{self, Key};
 use crate::store;
 
@@ -49,6 +53,9 @@ fn promise(key: &Key, owner: Name, epoch: i64) -> Result<(Status, Time)> {
         match guarding.next() {
             Next::Sample => guarding.sampled(shared::version(hash)),
             Next::Read => {
+                test_point!(quiet "read");
+                // nothing else bounds how often others' changes make it read again
+                interrupt::check()?;
                 let found = store::find(&key.name)?.row.map(|row| row.lease);
                 in_one_term(key, owner, epoch, found.as_ref())?;
                 guarding.read(found);

@@ -8,7 +8,7 @@ use lease_core::{Answer, Lease, Name, Refusal, Request, State, Time, Wait};
 use super::operate::{Change, attempt};
 use super::pending;
 use crate::pg::log;
-use crate::pg::{Report, Result, proc, sqlstate, text, worker};
+use crate::pg::{Report, Result, interrupt, proc, sqlstate, text, worker};
 use crate::shared::{self, Key, LOG_LAPSES};
 use crate::store::Edit;
 
@@ -31,6 +31,7 @@ pub fn lapse(keys: &[Name]) -> Result<Vec<Fate>> {
     let mut fates: Vec<Fate> = Vec::with_capacity(keys.len());
     worker::transaction(c"lease sweep", || {
         for key in keys {
+            interrupt::check()?;
             let (fate, lease) = judge(*key)?;
             fates.push(fate);
             leases.push(lease);
@@ -60,7 +61,7 @@ fn judge(key: Name) -> Result<(Fate, Option<Lease<Name>>)> {
         key,
         request: Request::Lapse,
         wait: Wait::Brief(Time::PAST),
-        give_up: None,
+        patience: None,
         granted_to: Edit::Keep,
         payload: Edit::Set(None),
     };

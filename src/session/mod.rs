@@ -33,6 +33,7 @@ use crate::shared::Counter;
 use crate::shared::{self, Key, databases};
 use crate::store::{Edit, floor};
 use operate::{Change, may_change, operate, operate_on};
+use wait::Patience;
 
 pub use guard::{Fenced, guard, may_write};
 pub use lapse::{Fate, lapse};
@@ -85,6 +86,7 @@ pub fn wait_acquire(asked: Acquire, atomic: bool) -> Result<Option<Grant>> {
     if atomic {
         return Err(fail::in_transaction_block(function));
     }
+    check_ttl(shared::at().now, asked.ttl)?;
     xact::commit_and_begin()?;
     acquire_in(function, asked)
 }
@@ -98,7 +100,7 @@ fn acquire_in(function: &'static str, asked: Acquire) -> Result<Option<Grant>> {
         key,
         request: Request::Acquire { owner, ttl },
         wait: if wait.is_some() { Wait::Queue } else { Wait::Brief(now.plus(COMMIT_PATIENCE)) },
-        give_up: wait.map(|wait| (now.plus(wait), wait)),
+        patience: wait.map(|wait| Patience { since: now, wait }),
         granted_to: Edit::Set(Some(role::current_name()?.into())),
         payload: Edit::Set(payload),
     };
@@ -120,7 +122,7 @@ pub fn renew(key: Name, owner: Name, epoch: i64, ttl: i64) -> Result<(Status, Op
         key,
         request: Request::Renew { owner, epoch, ttl },
         wait: Wait::Brief(now),
-        give_up: None,
+        patience: None,
         granted_to: Edit::Keep,
         payload: Edit::Keep,
     };
@@ -136,7 +138,7 @@ pub fn release(key: Name, owner: Name, epoch: i64) -> Result<Status> {
         key,
         request: Request::Release { owner, epoch },
         wait: Wait::Brief(shared::at().now),
-        give_up: None,
+        patience: None,
         granted_to: Edit::Set(None),
         payload: Edit::Set(None),
     };
@@ -156,7 +158,7 @@ pub fn force_release(key: Name) -> Result<Forced> {
         key,
         request: Request::ForceRelease,
         wait: Wait::Brief(shared::at().now),
-        give_up: None,
+        patience: None,
         granted_to: Edit::Set(None),
         payload: Edit::Set(None),
     };
@@ -188,7 +190,8 @@ fn status(answer: Answer<Name>) -> Status {
     status
 }
 
-/// The end of the lease must be an instant that PostgreSQL can show.
+/// The end of the lease must be an instant that PostgreSQL can show: told before anything is done or waited for. The
+/// decision, which comes later, looks again.
 fn check_ttl(now: Time, ttl: i64) -> Result<()> {
     if now.plus(ttl) < Time::LIMIT { Ok(()) } else { Err(fail::ttl_out_of_range()) }
 }

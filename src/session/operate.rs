@@ -1,10 +1,15 @@
 //! One call that may change a lease (rules 2 to 6): drives `lease_core::Operation`.
+//!
+//! Runs in a client's backend, inside a call, and in a sweeper's transaction. The claims lock is held for one section at a
+//! time, shared for the look at a version counter; between sections the row is read and the process sleeps, with no lock of
+//! ours. What was granted is filed in `pending` before anything that can fail: a claim that is not would be lost to its
+//! transaction.
 
-use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Request, Restore, Time, Wait};
+use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Refusal, Request, Wait};
 
-use super::wait::{Purpose, Sleeper};
+use super::wait::{Patience, Purpose, Sleeper};
 use super::{fail, pending};
-use crate::pg::{Result, proc, xact};
+use crate::pg::{Result, proc, test_point, xact};
 use crate::shared::Counter;
 use crate::shared::{self, Key, Section};
 use crate::store::{self, Edit};
@@ -16,8 +21,8 @@ pub struct Change {
     pub key: Name,
     pub request: Request<Name>,
     pub wait: Wait,
-    /// Until when to stand in the queue, and how long that is in microseconds.
-    pub give_up: Option<(Time, i64)>,
+    /// An acquire that stands in the queue.
+    pub patience: Option<Patience>,
     pub granted_to: Edit<Box<[u8]>>,
     pub payload: Edit<Box<[u8]>>,
 }
@@ -32,10 +37,11 @@ pub fn operate_on(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)>
     let key = Key { database: proc::database(), name: change.key };
     let (answer, row) = attempt(change)?;
     match answer {
+        Answer::Refused(Refusal::OutOfRange) => Err(fail::ttl_out_of_range()),
         Answer::Granted(_) | Answer::Refused(_) | Answer::Busy => Ok((answer, row)),
         Answer::Broken => Err(fail::broken(&key)),
         Answer::Changed => Err(fail::changed(&key)),
-        Answer::Full => Err(fail::no_room()),
+        Answer::Full => Err(pending::room_for(&key).err().unwrap_or_else(fail::no_room)),
     }
 }
 
@@ -46,10 +52,11 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     let me = proc::me();
     pending::begin(me);
 
-    let ask = Ask { me, key, hash: shared::hash(&key), request: change.request, wait: change.wait };
+    let (hash, room) = (shared::hash(&key), pending::room_for(&key).is_ok());
+    let ask = Ask { me, key, hash, request: change.request, wait: change.wait, room };
     let mut operation = Operation::new(ask, pending::change_of(&key));
-    let purpose = match change.give_up {
-        Some((give_up, wait)) => Purpose::Acquire { key: &key, give_up, wait },
+    let purpose = match change.patience {
+        Some(patience) => Purpose::Acquire { key: &key, patience },
         None => Purpose::Change { key: &key },
     };
     let mut sleeper = Sleeper::new(purpose);
@@ -58,6 +65,9 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
         match operation.next() {
             Next::Sample => operation.sampled(shared::version(ask.hash)),
             Next::Read => {
+                test_point!(quiet "read");
+                // nothing else bounds how often others' changes make it read again
+                sleeper.heed()?;
                 let found = store::find(&change.key)?;
                 // a snapshot taken later shows what is read now, or the claim will have been in the way
                 let in_snapshot = !xact::uses_transaction_snapshot()
@@ -77,12 +87,6 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
     sleeper.done();
     pending::done_waiting();
     if let Answer::Granted(granted) = answer {
-        if let Err(error) = pending::room_for(&key) {
-            let acquirable_from = base.map_or(Time::PAST, |lease| lease.acquirable_from(shared::at()));
-            let stake = granted.stake(key, ask.hash);
-            shared::section(|section| section.roll_back(me, &stake, Restore::Nothing { acquirable_from }));
-            return Err(error);
-        }
         pending::record(key, ask.hash, base, granted, change.granted_to, change.payload);
     }
     Ok((answer, base))

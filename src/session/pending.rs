@@ -55,8 +55,8 @@ pub fn register() -> Result<()> {
         pre_prepare: commit::pre_prepare,
         committed: || end(true),
         aborted: || end(false),
-        sub_committed: |_, _| sub_committed(),
-        sub_aborted: |_, _| sub_aborted(),
+        sub_committed,
+        sub_aborted,
     })
 }
 

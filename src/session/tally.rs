@@ -1,4 +1,8 @@
 //! The statistics: what a commit adds to the counters, and tells the sweeper, and what is shown of both.
+//!
+//! `committed` is called by the commit callback, in whatever process has committed, once the change is visible and its claims
+//! are ended: nothing in it can raise. Counters are atomics without a lock; the sweeper is told under the feed lock. The views
+//! read the counters as they are, and who sweeps what under the databases lock.
 
 use lease_core::{At, Lease, Name, State, Time};
 

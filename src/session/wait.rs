@@ -3,21 +3,36 @@
 //!
 //! All waits are relative and on the steady clock, so a step of the wall clock changes none of them.
 
-use lease_core::{Lease, Name, Time};
+use lease_core::{Lease, Name, Time, milliseconds};
 
 use super::fail;
 use crate::pg::condvar::{Sleep, WaitEvent};
-use crate::pg::{Result, clock, proc, xact};
+use crate::pg::{Result, clock, interrupt, proc, xact};
 use crate::shared::{self, Counter, Key, Section, Want};
 
 /// The longest sleep, in microseconds. Wake-ups are not lost; should one be, this is what it costs.
 const SAFETY_TICK: i64 = 1_000_000;
 
+/// How long a process stands in a queue.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    pub since: Time,
+    /// Microseconds.
+    pub wait: i64,
+}
+
+impl Patience {
+    /// An instant that cannot be shown will not come either.
+    fn give_up(self) -> Time {
+        Some(self.since.plus(self.wait)).filter(|end| *end < Time::LIMIT).unwrap_or(Time::NEVER)
+    }
+}
+
 /// What a process waits for.
 #[derive(Clone, Copy)]
 pub enum Purpose<'a> {
-    /// The lease of a key, in its queue. Gives up at that instant, after that many microseconds.
-    Acquire { key: &'a Key, give_up: Time, wait: i64 },
+    /// The lease of a key, in its queue.
+    Acquire { key: &'a Key, patience: Patience },
     /// The end of another transaction's change of a key.
     Change { key: &'a Key },
     /// What keeps this transaction from committing.
@@ -38,7 +53,7 @@ impl Purpose<'_> {
 
     fn give_up(&self) -> Time {
         match self {
-            Purpose::Acquire { give_up, .. } => *give_up,
+            Purpose::Acquire { patience, .. } => patience.give_up(),
             Purpose::Change { .. } | Purpose::Commit => Time::NEVER,
         }
     }
@@ -60,7 +75,7 @@ impl<'a> Sleeper<'a> {
     pub fn new(purpose: Purpose<'a>) -> Sleeper<'a> {
         let deadline = Some(purpose.give_up()).filter(|end| *end != Time::NEVER);
         let since = match purpose {
-            Purpose::Acquire { give_up, wait, .. } => give_up.minus(wait),
+            Purpose::Acquire { patience, .. } => patience.since,
             Purpose::Change { .. } | Purpose::Commit => shared::at().now,
         };
         shared::announce(Want { since, deadline });
@@ -75,6 +90,11 @@ impl<'a> Sleeper<'a> {
             self.acts();
         }
         result
+    }
+
+    /// Takes interrupts between two looks, as a sleep does.
+    pub fn heed(&self) -> Result<()> {
+        interrupt::check().inspect_err(|_| Counter::CancelledWaits.add(self.sleep.is_some().into()))
     }
 
     /// The wait is over, or there was none.
@@ -94,11 +114,11 @@ impl<'a> Sleeper<'a> {
         self.ticked = false;
         let now = shared::at().now;
         let give_up = self.purpose.give_up();
-        if let Purpose::Acquire { key, wait, .. } = self.purpose
+        if let Purpose::Acquire { key, patience } = self.purpose
             && give_up <= now
         {
             Counter::Timeouts.add(1);
-            return Err(fail::timeout(key, wait, lease));
+            return Err(fail::timeout(key, patience.wait, lease));
         }
         let Some(sleep) = &self.sleep else {
             // what happened until now may have gone unheard: look once more before sleeping
@@ -120,10 +140,8 @@ impl<'a> Sleeper<'a> {
         }
         // a look at the table may have taken one
         xact::release_catalog_snapshot();
-        // round up: a timer that fires early would only look in vain
-        let milliseconds = (left.min(SAFETY_TICK) + 999).max(1000) / 1000;
-        let timed_out =
-            sleep.timed(milliseconds, self.purpose.event()).inspect_err(|_| Counter::CancelledWaits.add(1))?;
+        let timer = milliseconds(left.min(SAFETY_TICK)).max(1);
+        let timed_out = sleep.timed(timer, self.purpose.event()).inspect_err(|_| Counter::CancelledWaits.add(1))?;
 
         if self.statement_timeout_left().is_some_and(|ms| ms <= 0) {
             Counter::CancelledWaits.add(1);

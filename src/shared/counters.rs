@@ -39,7 +39,7 @@ pub enum Counter {
     Timeouts,
     /// Waits that ended because they closed a ring.
     Deadlocks,
-    /// Waits that ended in another error: cancelled, statement_timeout, lock_timeout.
+    /// Waits that ended in another error: cancelled, statement_timeout, lock_timeout. Termination raises none.
     CancelledWaits,
     /// Uncommitted changes of another transaction that lost their key to a call.
     BrokenClaims,

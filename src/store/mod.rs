@@ -152,7 +152,10 @@ impl Writer<'_> {
     ) -> Result<()> {
         match self.try_write(key, base, new, granted_to, payload)? {
             Outcome::Done => Ok(()),
-            Outcome::Changed => Err(changed(key)),
+            Outcome::Changed => {
+                let detail = "The row in lease.entry is no longer the one that the change was decided on.";
+                Err(changed(key).detail(detail).into())
+            }
             Outcome::Locked => Err(locked(key)),
         }
     }
@@ -184,15 +187,14 @@ impl Writer<'_> {
     }
 }
 
-fn changed(key: &Name) -> Error {
+/// 40001.
+pub fn changed(key: &Name) -> Report {
     let key = text::display(key.as_bytes());
     Report::new(
         sqlstate::SERIALIZATION_FAILURE,
         format!("could not serialize access to the lease of key \"{key}\" due to a concurrent change"),
     )
-    .detail("The row in lease.entry is no longer the one that the change was decided on.")
     .hint("The transaction might succeed if retried.")
-    .into()
 }
 
 fn locked(key: &Name) -> Error {

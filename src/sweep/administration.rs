@@ -36,8 +36,8 @@ pub fn register() -> Result<()> {
         pre_prepare: || Ok(()),
         committed,
         aborted: || AT_COMMIT.set(AtCommit::Nothing),
-        sub_committed: |_, _| (),
-        sub_aborted: |_, _| (),
+        sub_committed: || (),
+        sub_aborted: || (),
     })
 }
 

@@ -9,6 +9,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use lease_core::milliseconds;
+
 use crate::pg::condvar::WaitEvent;
 use crate::pg::log;
 use crate::pg::worker::{self, Exit, Handle};
@@ -89,7 +91,7 @@ pub fn main(_: u32) -> Result<Exit> {
         log_clock()?;
         worker::report_statistics()?;
         let sleep = (wake_at - clock::boottime_micros()).clamp(0, IDLE);
-        if worker::sleep((sleep + 999) / 1000, &WAIT_EVENT)? {
+        if worker::sleep(milliseconds(sleep), &WAIT_EVENT)? {
             return Ok(Exit::Asked);
         }
     }

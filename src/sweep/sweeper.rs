@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 
-use lease_core::{Deadlines, Name, State, Time};
+use lease_core::{Deadlines, Name, State, Time, milliseconds};
 
 use crate::pg::condvar::WaitEvent;
 use crate::pg::worker::{self, Exit};
@@ -128,8 +128,7 @@ fn sweep(database: u32) -> Result<End> {
         if !cursor.settle(until) {
             continue;
         }
-        // round up: a timer that fires early would only look in vain
-        let asked_to_end = worker::sleep((until.since(now).max(0) + 999) / 1000, &WAIT_EVENT)?;
+        let asked_to_end = worker::sleep(milliseconds(until.since(now)), &WAIT_EVENT)?;
         feed::awake();
         if asked_to_end {
             return Ok(End::Asked);

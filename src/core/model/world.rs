@@ -660,7 +660,7 @@ impl<'a> World<'a> {
                     return Ok(());
                 }
             };
-            let ask = Ask { me: self.tx(p), key, hash: World::hash(key), request, wait };
+            let ask = Ask { me: self.tx(p), key, hash: World::hash(key), request, wait, room: true };
             let pending = self.processes[p as usize].changes.pending(&key).map(|pending| pending.change);
             let operation = Operation::new(ask, pending);
             return self.call(p, operation, self.rows[key as usize], self.now);

@@ -50,7 +50,7 @@ impl Server {
 
     /// The answer, or nothing: it has to sleep.
     fn ask(&mut self, session: &mut Session, key: Key, request: Request<Owner>) -> Option<Answer<Owner>> {
-        let ask = Ask { me: session.me, key, hash: hash(key), request, wait: Wait::Brief(self.now) };
+        let ask = Ask { me: session.me, key, hash: hash(key), request, wait: Wait::Brief(self.now), room: true };
         let mut operation = Operation::new(ask, session.changes.pending(&key).map(|p| p.change));
         let mut base = None;
         loop {
