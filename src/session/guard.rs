@@ -8,7 +8,7 @@ use lease_core::{GuardAnswer, Guarding, Name, Next, State, Status, Time, holds};
 
 use super::operate::may_take_part;
 use super::{fail, pending};
-use crate::pg::{Result, interrupt, proc, xact};
+use crate::pg::{Result, interrupt, proc, test_point, xact};
 use crate::shared::{self, Key};
 use crate::store;
 
@@ -53,6 +53,7 @@ fn promise(key: &Key, owner: Name, epoch: i64) -> Result<(Status, Time)> {
         match guarding.next() {
             Next::Sample => guarding.sampled(shared::version(hash)),
             Next::Read => {
+                test_point!(quiet "read");
                 // nothing else bounds how often others' changes make it read again
                 interrupt::check()?;
                 let found = store::find(&key.name)?.row.map(|row| row.lease);

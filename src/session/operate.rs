@@ -9,7 +9,7 @@ use lease_core::{Answer, Ask, Kind, Lease, Name, Next, Operation, Refusal, Reque
 
 use super::wait::{Patience, Purpose, Sleeper};
 use super::{fail, pending};
-use crate::pg::{Result, proc, xact};
+use crate::pg::{Result, proc, test_point, xact};
 use crate::shared::Counter;
 use crate::shared::{self, Key, Section};
 use crate::store::{self, Edit};
@@ -65,6 +65,7 @@ pub fn attempt(change: Change) -> Result<(Answer<Name>, Option<Lease<Name>>)> {
         match operation.next() {
             Next::Sample => operation.sampled(shared::version(ask.hash)),
             Next::Read => {
+                test_point!(quiet "read");
                 // nothing else bounds how often others' changes make it read again
                 sleeper.heed()?;
                 let found = store::find(&change.key)?;

@@ -258,8 +258,7 @@ pub fn announce_mine(now: impl FnOnce() -> Time) {
         return;
     }
     let database = proc::database();
-    announce(database, now());
-    if slot_of(database).is_none() && !memory::databases().told_full.swap(true, Relaxed) {
+    if !announce(database, now()) && !memory::databases().told_full.swap(true, Relaxed) {
         log::emit_quietly(
             &Report::new(
                 sqlstate::SUCCESSFUL_COMPLETION,
@@ -273,21 +272,22 @@ pub fn announce_mine(now: impl FnOnce() -> Time) {
     }
 }
 
-/// A database is to have a sweeper, if there is a slot for another one.
-pub fn announce(database: u32, now: Time) {
+/// A database is to have a sweeper; false: there is no slot for another one.
+pub fn announce(database: u32, now: Time) -> bool {
     // a sweeper that is still leaving keeps its slot
     let is_free = |slot: &&Slot| slot.database.load(Relaxed) == 0 && slot.pid.load(Relaxed) == 0;
     if !slots().iter().any(|slot| is_free(&slot)) {
-        return;
+        return slot_of(database).is_some();
     }
-    let announced = locked(|databases| {
+    let (known, announced) = locked(|databases| {
         let known = databases.slots.iter().any(|slot| slot.database.load(Relaxed) == database);
         let slot = databases.slots.iter().find(is_free).filter(|_| !known);
-        slot.inspect(|slot| slot.reset(database, now)).is_some()
+        (known, slot.inspect(|slot| slot.reset(database, now)).is_some())
     });
     if announced {
         wake_launcher();
     }
+    known || announced
 }
 
 /// The table may have other rows than the sweeper knows, or be gone.

@@ -10,7 +10,7 @@ use crate::lease::{Lease, State};
 use crate::time::Time;
 
 const PROCESSES: u64 = 8;
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 10_000;
 const LAST_TICK: i64 = 80;
 /// A run takes some hundreds.
 const MOST_STEPS: u64 = 20_000;
