@@ -23,15 +23,20 @@ impl<K> Default for Deadlines<K> {
     }
 }
 
-impl<K: Clone + Ord + Hash> Deadlines<K> {
-    /// Fails, and files nothing, where there is no memory for it.
-    pub fn file(&mut self, key: K, deadline: Time) -> Result<(), TryReserveError> {
+impl<K: Ord + Hash> Deadlines<K> {
+    /// Fails, and files nothing, where there is no memory for it; `copy` makes another key like it, or fails for that reason.
+    pub fn file<E: From<TryReserveError>>(
+        &mut self,
+        key: K,
+        deadline: Time,
+        copy: impl FnOnce(&K) -> Result<K, E>,
+    ) -> Result<(), E> {
         if self.filed.get(&key).is_some_and(|filed| *filed <= deadline) {
             return Ok(());
         }
         self.filed.try_reserve(1)?;
         self.heap.try_reserve(1)?;
-        self.filed.insert(key.clone(), deadline);
+        self.filed.insert(copy(&key)?, deadline);
         self.heap.push(Reverse((deadline, key)));
         // a key whose deadline is lowered over and over must not fill the memory
         if self.heap.len() > 2 * self.filed.len() + 64 {
@@ -83,10 +88,14 @@ impl<K: Clone + Ord + Hash> Deadlines<K> {
 mod tests {
     use super::*;
 
+    fn copy<K: Copy>(key: &K) -> Result<K, TryReserveError> {
+        Ok(*key)
+    }
+
     fn filed(entries: &[(&'static str, i64)]) -> Deadlines<&'static str> {
         let mut deadlines = Deadlines::default();
         for (key, deadline) in entries {
-            deadlines.file(*key, Time(*deadline)).unwrap();
+            deadlines.file(*key, Time(*deadline), copy).unwrap();
         }
         deadlines
     }
@@ -129,7 +138,7 @@ mod tests {
     fn what_was_taken_can_be_filed_later() {
         let mut deadlines = filed(&[("a", 10)]);
         deadlines.take_due(Time(10), 1).unwrap();
-        deadlines.file("a", Time(50)).unwrap();
+        deadlines.file("a", Time(50), copy).unwrap();
         assert_eq!(deadlines.earliest(), Some(Time(50)));
         assert_eq!(deadlines.take_due(Time(50), 1).unwrap(), ["a"]);
     }
@@ -139,7 +148,7 @@ mod tests {
         // lowered, taken, and filed again under the very deadline of the entry that was passed over
         let mut deadlines = filed(&[("a", 30), ("a", 10)]);
         deadlines.take_due(Time(10), 1).unwrap();
-        deadlines.file("a", Time(30)).unwrap();
+        deadlines.file("a", Time(30), copy).unwrap();
         assert_eq!(deadlines.take_due(Time(30), 10).unwrap(), ["a"]);
         assert_eq!(deadlines.take_due(Time(30), 10).unwrap(), Vec::<&str>::new());
     }
@@ -148,7 +157,7 @@ mod tests {
     fn memory_is_bounded_by_the_keys() {
         let mut deadlines = Deadlines::default();
         for deadline in (0..100_000).rev() {
-            deadlines.file("a", Time(deadline)).unwrap();
+            deadlines.file("a", Time(deadline), copy).unwrap();
         }
         assert!(deadlines.heap.len() <= 66, "{}", deadlines.heap.len());
         assert_eq!(deadlines.earliest(), Some(Time(0)));
@@ -170,7 +179,7 @@ mod tests {
         for _ in 0..200_000 {
             if random(4) > 0 {
                 let (key, deadline) = (random(50), now + random(100) as i64);
-                deadlines.file(key, Time(deadline)).unwrap();
+                deadlines.file(key, Time(deadline), copy).unwrap();
                 let filed = plain.entry(key).or_insert(deadline);
                 *filed = deadline.min(*filed);
             } else {

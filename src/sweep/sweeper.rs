@@ -180,7 +180,7 @@ fn scan(deadlines: &mut Deadlines<Box<[u8]>>) -> Result<bool> {
 
 /// An error of this process where there is no memory for it: it starts anew with a scan.
 fn file(deadlines: &mut Deadlines<Box<[u8]>>, key: &[u8], deadline: Time) -> Result<()> {
-    Ok(deadlines.file(memory::copy(key)?, deadline)?)
+    deadlines.file(memory::copy(key)?, deadline, |key| memory::copy(key))
 }
 
 fn pass(due: &[Box<[u8]>], deadlines: &mut Deadlines<Box<[u8]>>) -> Result<()> {
