@@ -13,17 +13,10 @@ use Time::HiRes 'time';
 
 my $node = lease_cluster('waits');
 my ($a, $b) = map { session($node) } 1 .. 2;
-my $n = 0;
 my $key;
 
-# A key of its own for each case, held by 'w' under epoch 1.
-sub held
-{
-	my ($ttl) = @_;
-	$key = 'key ' . ++$n;
-	$a->value(sprintf q{SELECT lease.acquire('%s', 'w', '%s')}, $key, $ttl // '1 hour');
-	return;
-}
+# A key of its own for each case.
+sub held { $key = held_key($a, @_); return; }
 sub renew { my ($ttl) = @_; return sprintf q{SELECT status FROM lease.renew('%s', 'w', 1, '%s')}, $key, $ttl // '1 hour'; }
 sub release { return "SELECT status FROM lease.release('$key', 'w', 1)"; }
 sub reacquire { return "SELECT acquired, epoch FROM lease.acquire('$key', 'w', '1 hour')"; }

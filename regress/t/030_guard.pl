@@ -13,17 +13,10 @@ use Time::HiRes qw(time);
 my $node = points_cluster('guard', conf => "max_connections = 260\n");
 $node->safe_psql('postgres', 'CREATE TABLE written (key text, who text)');
 my ($writer, $other, $third, $holder) = map { session($node) } 1 .. 4;
-my $n = 0;
 my $key;
 
-# A key of its own for each case, held by 'w' under epoch 1.
-sub held
-{
-	my ($ttl) = @_;
-	$key = 'key ' . ++$n;
-	$third->value(sprintf q{SELECT lease.acquire('%s', 'w', '%s')}, $key, $ttl // '1 hour');
-	return;
-}
+# A key of its own for each case.
+sub held { $key = held_key($third, @_); return; }
 sub guard { my ($session) = @_; $session->value("BEGIN; SELECT lease.guard('$key', 'w', 1); INSERT INTO written VALUES ('$key', 'w')"); return; }
 sub written { return value($node, "SELECT count(*) FROM written WHERE key = '$key'"); }
 sub lapse { $third->value("SELECT pg_sleep(greatest(extract(epoch FROM remaining), 0) + 0.001) FROM lease.inspect('$key')"); return; }

@@ -87,6 +87,7 @@ impl<K: Ord + Hash> Deadlines<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     fn copy<K: Copy>(key: &K) -> Result<K, TryReserveError> {
         Ok(*key)
@@ -166,24 +167,18 @@ mod tests {
     /// Against a plain map of key to earliest deadline.
     #[test]
     fn agrees_with_a_plain_map() {
-        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let mut deadlines = Deadlines::default();
         let mut plain: HashMap<u64, i64> = HashMap::new();
         let mut now = 0;
         for _ in 0..200_000 {
-            if random(4) > 0 {
-                let (key, deadline) = (random(50), now + random(100) as i64);
+            if random.below(4) > 0 {
+                let (key, deadline) = (random.below(50), now + random.below(100) as i64);
                 deadlines.file(key, Time(deadline), copy).unwrap();
                 let filed = plain.entry(key).or_insert(deadline);
                 *filed = deadline.min(*filed);
             } else {
-                now += random(20) as i64;
+                now += random.below(20) as i64;
                 let due = deadlines.take_due(Time(now), 5).unwrap();
                 for key in &due {
                     assert!(plain.remove(key).is_some_and(|deadline| deadline <= now));

@@ -35,6 +35,8 @@ mod model;
 mod name;
 mod operation;
 mod queue;
+#[cfg(test)]
+mod random;
 mod rules;
 mod table;
 mod time;

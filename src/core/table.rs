@@ -456,6 +456,7 @@ impl<K: Id, O: Id> Storage<K, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     type Memory = Storage<u16, u8>;
 
@@ -536,20 +537,14 @@ mod tests {
     /// Adds and drops at random against a plain list.
     #[test]
     fn agrees_with_a_list() {
-        let mut seed = 88_172_645_463_325_252_u64;
-        let mut random = move |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
+        let mut random = Random(88_172_645_463_325_252);
         let mut memory = Memory::new(4, 16, 0, 0);
         let mut list: Vec<u16> = Vec::new();
         let hash = |key: u16| u32::from(key) / 3;
         for _ in 0..20_000 {
-            let key = random(40) as u16;
+            let key = random.below(40) as u16;
             with(&mut memory, |section| match list.iter().position(|k| *k == key) {
-                Some(i) if random(2) == 0 => {
+                Some(i) if random.below(2) == 0 => {
                     list.remove(i);
                     let index = section.find(&key, hash(key)).unwrap();
                     section.entry_mut(index).claim = None;

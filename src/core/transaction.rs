@@ -245,6 +245,7 @@ impl<K: Id, O: Id, X> Transaction<K, O, X> {
 mod tests {
     use super::*;
     use crate::lease::{Kind, State};
+    use crate::random::Random;
 
     const AT: At = At { now: Time(0), start: Time(0) };
 
@@ -441,18 +442,12 @@ mod tests {
     /// Against a plain copy of everything at each savepoint.
     #[test]
     fn agrees_with_copies() {
-        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-        let mut random = move |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
         for _ in 0..2000 {
             let mut changes = Changes::default();
             let mut copies: Vec<Vec<(char, i64)>> = vec![Vec::new()];
             for n in 1..40 {
-                match random(8) {
+                match random.below(8) {
                     0 => copies.push(copies.last().unwrap().clone()),
                     1 if copies.len() > 1 => {
                         let level = copies.len() as u32;
@@ -483,7 +478,7 @@ mod tests {
                         assert_eq!(ended, expected);
                     }
                     _ => {
-                        let key = char::from(b'a' + random(4) as u8);
+                        let key = char::from(b'a' + random.below(4) as u8);
                         record(&mut changes, copies.len() as u32, key, n);
                         let copy = copies.last_mut().unwrap();
                         copy.retain(|(k, _)| *k != key);

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(lease_cluster create_lease session value row_is counted wait_for_wait wait_for_waiters wait_until_gone counters rss_kb);
+our @EXPORT = qw(lease_cluster create_lease session value row_is counted held_key wait_for_wait wait_for_waiters wait_until_gone counters rss_kb);
 
 # Errors must read the same wherever the tests run.
 delete @ENV{qw(RUST_BACKTRACE PGOPTIONS)};
@@ -82,6 +82,16 @@ sub counted
 		SELECT count(*) = %d FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()}, scalar @open))
 	  or die 'other sessions stay';
 	return value($node, $sql);
+}
+
+# A key that nobody has used yet, held by 'w' under epoch 1.
+my $keys = 0;
+sub held_key
+{
+	my ($session, $ttl) = @_;
+	my $key = 'key ' . ++$keys;
+	$session->value(sprintf q{SELECT lease.acquire('%s', 'w', '%s')}, $key, $ttl // '1 hour');
+	return $key;
 }
 
 # Until the session sleeps in a wait of ours: the answer that has not come is one that is being waited for.

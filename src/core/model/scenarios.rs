@@ -1,9 +1,9 @@
 //! The scenarios, each named for what it is after, and the proof that the model sees what each rule is there for.
 
 use super::search::{Order, Report, Trace, alike_go_on_alike, search};
-use super::simulator::Random;
 use super::world::{Client, KEYS, Scenario, Statement, Statement::*, only, ticks};
 use crate::lease::{Lease, State};
+use crate::random::Random;
 use crate::rules::{Rule, without};
 use crate::time::Time;
 
