@@ -370,7 +370,7 @@ COMMENT ON COLUMN lease.stats.wake_ups IS 'Sessions woken because something that
 COMMENT ON COLUMN lease.stats.hand_offs IS 'Keys reserved for the first in their queue';
 COMMENT ON COLUMN lease.stats.passed_over IS 'First waiters that let their turn pass';
 COMMENT ON COLUMN lease.stats.safety_ticks IS 'Sleeps that nothing ended but the safety tick of 1 s';
-COMMENT ON COLUMN lease.stats.safety_ticks_that_helped IS 'Of these: after which there was something to do; zero, unless a process was frozen';
+COMMENT ON COLUMN lease.stats.safety_ticks_that_helped IS 'Sleeps that the safety tick or the look for a deadlock ended, after which there was something to do that nobody had told; zero, unless a process was frozen';
 COMMENT ON COLUMN lease.stats.timeouts IS 'Blocking acquires that ran out of time';
 COMMENT ON COLUMN lease.stats.deadlocks IS 'Waits that ended because they closed a ring';
 COMMENT ON COLUMN lease.stats.cancelled_waits IS 'Waits that ended in another error: cancelled, statement_timeout, lock_timeout';

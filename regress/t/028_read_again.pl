@@ -1,5 +1,5 @@
 # A call whose key others change while it reads has to read again, for as long as they do: a cancel ends it before the next look, and
-# nothing is left of it.
+# nothing is left of it. And what a look counts as that comes a moment before the end of a lease.
 # With the library of `make test-points`.
 # Proves: I10, failure row "Operation transaction aborts", failure row "Client crashes mid-operation"
 
@@ -46,6 +46,23 @@ foreach my $how ('cancel', 'terminate')
 		row_is($node, q{SELECT state_of('k'), open_claims()}, "held w $epoch|0", "$how: $call: nothing was changed, nothing is left");
 	}
 }
+
+# --- The safety tick has a waiter look just before the lease ends by itself, and it has ended when the waiter decides: its own timer
+# would have told it. Nobody has missed a wake-up, and none is counted.
+$b->value(q{SELECT lease.acquire('tick', 'w', '4 s')});
+$a->value(q{SET deadlock_timeout = '10min'});
+$a->send(q{SELECT acquired, epoch FROM lease.acquire('tick', 'bob', '1 hour', '1 min')});
+wait_for_wait($node, $a);
+my $before = counters($node);
+hold_point($first, 'read');
+at_point($node, $a);
+row_is($node, q{SELECT state_of('tick')}, 'held w 1', 'the safety tick: the lease is held when it looks');
+$b->value(q{SELECT pg_sleep(greatest(extract(epoch FROM remaining), 0) + 0.001) FROM lease.inspect('tick')});
+free_point($first, 'read');
+$a->answers(undef, 't|2', 'and has ended when it decides');
+my $after = counters($node);
+is($after->{safety_ticks} - $before->{safety_ticks}, 1, 'a safety tick');
+is($after->{safety_ticks_that_helped} - $before->{safety_ticks_that_helped}, 0, 'which was not needed');
 $_->quit foreach $a, $b, $first, $second;
 $node->stop;
 

@@ -133,6 +133,20 @@ sub row_is_in
 	return is(value($node, $sql, $dbname), $expected, $name);
 }
 
+# --- After a start nobody knows where leases are used, and there is no slot to look: none of those databases is shown as if they
+# were, until somebody calls.
+$node->safe_psql($running, 'CREATE EXTENSION pg_lease');
+$log_at = -s $node->logfile;
+$node->restart;
+$node->poll_query_until('postgres', q{SELECT count(*) = 2 FROM lease.sweepers WHERE status = 'running'}) or die 'no sweepers';
+$node->wait_for_log(qr/no background worker slot is free to look for leases in database/, $log_at);
+row_is($node, q{SELECT count(*), count(*) FILTER (WHERE status = 'running') FROM lease.sweepers}, '2|2', 'no slot to look into others: they are not shown');
+my ($silent) = grep { value($node, "SELECT count(*) FROM lease.sweepers WHERE database = '$_'") eq '0' } @others;
+row_is_in($silent, q{SELECT state FROM lease.inspect('nothing')}, 'free', 'a call in one of them');
+ok($node->poll_query_until('postgres', "SELECT status = 'no worker slot' FROM lease.sweepers WHERE database = '$silent'"), 'and it is shown, waiting for a slot');
+$log = PostgreSQL::Test::Utils::slurp_file($node->logfile, $log_at);
+is(scalar(() = $log =~ /no background worker slot is free/g), 1, 'one line in the log for all of it');
+
 # --- Nobody spun.
 $log = PostgreSQL::Test::Utils::slurp_file($node->logfile);
 cmp_ok(scalar(() = $log =~ /pg_lease (?:sweeper|launcher).*exited with exit code/g), '<', 15, 'workers ended as often as they were made to');

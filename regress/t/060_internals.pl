@@ -107,6 +107,13 @@ $table->value('ROLLBACK');
 $b->answers(undef, '', 'a wait for the table that ends in time');
 $b->value(q{\! sleep 2.5});
 $b->answers(q{SELECT state_of('in time')}, 'held bob 1', 'and statement_timeout begins anew with the next statement');
+# statements of one message have a time of their own each, and so has the commit
+$table->value(q{BEGIN; LOCK TABLE lease.entry IN SHARE ROW EXCLUSIVE MODE});
+$b->send(q{BEGIN\; SELECT lease.acquire('one message', 'bob', '1 hour')\; SELECT pg_sleep(1.2)\; SELECT pg_sleep(1.2)\; COMMIT});
+$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND pid = ' . $b->pid) or die 'does not wait for the table';
+$table->value('ROLLBACK');
+is($b->answer->{state}, '00000', 'a commit that comes late in its message waits for the table');
+row_is($node, q{SELECT state_of('one message')}, 'held bob 1', 'and is made');
 $b->value(q{RESET statement_timeout; RESET lock_timeout});
 $table->quit;
 

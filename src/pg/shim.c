@@ -687,7 +687,7 @@ open_table(const PglShape *shape, bool for_writing, PglTable *table)
 }
 
 /*
- * PostgreSQL puts statement_timeout away before a commit, which may have to wait for a lock here: its timer runs on
+ * PostgreSQL puts statement_timeout away before a commit, which may have to wait for a lock here: its timer runs again
  * meanwhile, so that such a wait ends like any other.
  */
 int
@@ -1191,6 +1191,26 @@ pgl_synchronous_commit_local(void)
 	set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
+/* Of which transaction the commit has begun, and when on the steady clock, in milliseconds */
+static LocalTransactionId committing = InvalidLocalTransactionId;
+static double commit_began;
+
+static double
+steady_ms(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return INSTR_TIME_GET_MILLISEC(now);
+}
+
+void
+pgl_commit_begins(void)
+{
+	committing = PROC_LXID(MyProc);
+	commit_began = steady_ms();
+}
+
 int64
 pgl_statement_timeout_left(void)
 {
@@ -1198,12 +1218,11 @@ pgl_statement_timeout_left(void)
 	 * Background workers have the setting, but no timer.  Inside a statement, where a procedure commits, the timer runs,
 	 * or the setting is not in force: it was made inside the statement.
 	 */
-	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT) || ActivePortal != NULL ||
+	if (StatementTimeout <= 0 || committing == InvalidLocalTransactionId || committing != PROC_LXID(MyProc) ||
+		get_timeout_active(STATEMENT_TIMEOUT) || ActivePortal != NULL ||
 		!(MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER))
 		return -1;
-	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
-										   TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(),
-																	   StatementTimeout));
+	return Max((int64) (StatementTimeout - (steady_ms() - commit_began)), 0);
 }
 
 MemoryContext

@@ -263,6 +263,8 @@ extern void pgl_commit_and_begin(void);
 extern bool pgl_synchronous_commit_off(void);
 /* raises */
 extern void pgl_synchronous_commit_local(void);
+/* From now on statement_timeout is counted for the commit of this transaction */
+extern void pgl_commit_begins(void);
 /* Milliseconds, 0: over; negative: statement_timeout is off or not in force here, or PostgreSQL's own timer runs */
 extern int64 pgl_statement_timeout_left(void);
 

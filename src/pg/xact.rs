@@ -123,8 +123,15 @@ pub fn release_catalog_snapshot() {
     unsafe { sys::InvalidateCatalogSnapshot() };
 }
 
-/// What is left of statement_timeout, in milliseconds (0: it is over), where PostgreSQL has put its timer away
-/// although the statement goes on: in pre-commit. None: it is off, the timer runs, or the process has no such timer.
+/// From now on statement_timeout is counted for this transaction's commit. PostgreSQL has put its timer away by now, and does not
+/// tell for how long it ran: a message can have several statements, each with a time of its own.
+pub fn commit_begins() {
+    // SAFETY: reads the clock.
+    unsafe { sys::pgl_commit_begins() };
+}
+
+/// What is left of statement_timeout, in milliseconds (0: it is over), in a commit that has begun. None: it is off, PostgreSQL's
+/// own timer runs, or the process has no such timer.
 pub fn statement_timeout_left() -> Option<i64> {
     // SAFETY: reads settings and the clock.
     let left = unsafe { sys::pgl_statement_timeout_left() };

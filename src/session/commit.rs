@@ -25,6 +25,7 @@ pub fn pre_commit() -> Result<()> {
         return Ok(());
     }
     pending::set_committing();
+    xact::commit_begins();
     let commit = |table: &mut Writer<'_>| {
         if pending::must_flush() {
             xact::force_local_flush()?;

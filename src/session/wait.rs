@@ -67,8 +67,8 @@ pub struct Sleeper<'a> {
     /// On the steady clock, in microseconds, like the next.
     began: i64,
     deadlock_check: i64,
-    /// The last sleep ended for no reason that is known of.
-    ticked: bool,
+    /// The last sleep ended for no reason that is known of, before this instant.
+    ticked: Option<Time>,
 }
 
 impl<'a> Sleeper<'a> {
@@ -79,13 +79,14 @@ impl<'a> Sleeper<'a> {
             Purpose::Change { .. } | Purpose::Commit => shared::at().now,
         };
         shared::set_want(Want { since, deadline });
-        Sleeper { purpose, sleep: None, began: 0, deadlock_check: 0, ticked: false }
+        Sleeper { purpose, sleep: None, began: 0, deadlock_check: 0, ticked: None }
     }
 
     /// A section in which to see how things stand.
     pub fn look<R>(&mut self, f: impl FnOnce(&mut Section<'_>) -> R) -> R {
         let (result, look) = shared::look(f);
-        self.ticked &= !look.was_told;
+        // meanwhile its own timer may have come due
+        self.ticked = self.ticked.filter(|due| !look.was_told && look.at < *due);
         if look.wakes_others {
             self.acts();
         }
@@ -104,14 +105,14 @@ impl<'a> Sleeper<'a> {
 
     /// There was something to do: nobody but the safety tick had told.
     fn acts(&mut self) {
-        if std::mem::take(&mut self.ticked) {
+        if self.ticked.take().is_some() {
             Counter::SafetyTicksThatHelped.add(1);
         }
     }
 
     /// Sleeps once, at most until `until`; the caller looks again. `lease` is what it saw last, for the message.
     pub fn sleep(&mut self, until: Time, lease: Option<&Lease<Name>>) -> Result<()> {
-        self.ticked = false;
+        self.ticked = None;
         let now = shared::at().now;
         let give_up = self.purpose.give_up();
         if let Purpose::Acquire { key, patience } = self.purpose
@@ -164,7 +165,7 @@ impl<'a> Sleeper<'a> {
         if timed_out && left > SAFETY_TICK {
             Counter::SafetyTicks.add(1);
         }
-        self.ticked = timed_out && shared::at().now < until.min(give_up);
+        self.ticked = timed_out.then(|| until.min(give_up));
         Ok(())
     }
 

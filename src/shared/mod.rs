@@ -163,11 +163,13 @@ pub fn look<R>(f: impl FnOnce(&mut Section<'_>) -> R) -> (R, Look) {
         let about_to_be = section.watch_is_due(me);
         let result = f(section);
         let wakes = &section.wakes;
-        (result, Look { was_told: was_woken || about_to_be || wakes.reaped > 0, wakes_others: !wakes.is_empty() })
+        let was_told = was_woken || about_to_be || wakes.reaped > 0;
+        (result, Look { at: section.at.now, was_told, wakes_others: !wakes.is_empty() })
     })
 }
 
 pub struct Look {
+    pub at: Time,
     /// Somebody had decided to wake this process since it last looked, or was just about to.
     pub was_told: bool,
     /// The section changed what others wait for.

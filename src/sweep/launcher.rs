@@ -76,6 +76,9 @@ struct Launcher {
     starts: HashMap<u32, Start>,
     /// Databases that have not been looked into since the start of this process.
     unknown: VecDeque<u32>,
+    /// The one of them that is being looked into, and when the next one can be: not before that, while no slot is free (else 0).
+    looking: Option<u32>,
+    look_at: i64,
     /// The log has the line about worker slots.
     told_no_slot: bool,
 }
@@ -85,7 +88,7 @@ pub fn main(_: u32) -> Result<Exit> {
     databases::set_launcher(Some(proc::my_number()));
     worker::connect(None)?;
     let unknown = worker::transaction(c"lease launcher", worker::databases)?.into();
-    let mut launcher = Launcher { starts: HashMap::new(), unknown, told_no_slot: false };
+    let mut launcher = Launcher { starts: HashMap::new(), unknown, looking: None, look_at: 0, told_no_slot: false };
     loop {
         let wake_at = launcher.round()?;
         log_clock()?;
@@ -102,16 +105,18 @@ impl Launcher {
     fn round(&mut self) -> Result<i64> {
         let now = clock::boottime_micros();
         let mut sweepers = databases::list();
-        if sweepers.iter().all(|s| self.is_settled(s, now))
+        if now >= self.look_at
+            && sweepers.iter().all(|s| self.is_settled(s, now))
             && let Some(database) = self.unknown.pop_front()
         {
+            self.looking = Some(database).filter(|database| sweepers.iter().all(|s| s.database != *database));
             databases::announce(database, shared::at().now);
             sweepers = databases::list();
         }
         self.starts
             .retain(|database, start| now - start.since < SETTLED || sweepers.iter().any(|s| s.database == *database));
 
-        self.told_no_slot &= sweepers.iter().any(|s| s.status == Status::NoSlot);
+        self.told_no_slot &= self.look_at > 0 || sweepers.iter().any(|s| s.status == Status::NoSlot);
 
         let mut wake_at = now + IDLE;
         let mut due: Vec<u32> = Vec::new();
@@ -150,7 +155,7 @@ impl Launcher {
     /// At once if another database can be looked into: nobody tells of what was settled in this round.
     fn wake_at(&self, now: i64, otherwise: i64) -> i64 {
         let can_look = !self.unknown.is_empty() && databases::list().iter().all(|s| self.is_settled(s, now));
-        if can_look { now } else { otherwise }
+        if can_look { self.look_at.max(now).min(otherwise) } else { otherwise }
     }
 
     /// It needs no worker slot but the one it may have, or has taken too long: another database can be looked into.
@@ -168,26 +173,41 @@ impl Launcher {
         let handle = worker::start(&name, c"pg_lease sweeper", c"pg_lease_sweeper", database)?;
         let start = self.starts.entry(database).or_default();
         start.since = now;
+        let looking = self.looking.take_if(|looking| *looking == database).is_some();
         if handle.is_some() {
             start.handle = handle;
             // unless it is there already, and says itself that it runs
             databases::set_status(database, Status::Starting);
+            if looking {
+                self.look_at = 0;
+            }
             return Ok(now + STARTING);
         }
-        start.put_off(now, NO_SLOT_MOST);
-        databases::set_status(database, Status::NoSlot);
+        let retry_at = if looking {
+            // whether leases are used there is not known: nobody is to see it waiting. Another one is next.
+            databases::forget(database);
+            self.starts.remove(&database);
+            self.unknown.push_back(database);
+            self.look_at = now + NO_SLOT_MOST;
+            self.look_at
+        } else {
+            start.put_off(now, NO_SLOT_MOST);
+            databases::set_status(database, Status::NoSlot);
+            start.retry_at
+        };
         if !self.told_no_slot {
             self.told_no_slot = true;
+            let what = if looking { "to look for leases in" } else { "for the lease sweeper of" };
             log::emit(
                 &Report::new(
                     sqlstate::SUCCESSFUL_COMPLETION,
-                    format!("no background worker slot is free for the lease sweeper of database {database}"),
+                    format!("no background worker slot is free {what} database {database}"),
                 )
                 .detail("Leases lapse all the same; until a slot is free their rows show it late.")
                 .hint("You might need to increase max_worker_processes."),
             )?;
         }
-        Ok(start.retry_at)
+        Ok(retry_at)
     }
 }
 
