@@ -31,7 +31,7 @@ test demo lint:
 	@scripts/prepare $(if $(filter lint,$@),shellcheck)
 	@$(MAKE) --no-print-directory run-$@
 
-# The model of lease_core with the bounds that take minutes.
+# The model of lease_core with the full bounds: about half an hour on two cores.
 MODEL_TESTS = -- --ignored
 model:
 	$(CARGO) test --release --locked -p lease_core $(MODEL_TESTS)
