@@ -22,7 +22,7 @@ my @types = qw(text varchar bpchar name "char" oid regclass regproc regprocedure
 	timestamptz timestamp interval jsonb aclitem aclitem[] text[] name[] "char"[] oid[] integer[] anyelement anyarray anynonarray);
 my @functions = qw(quote_ident octet_length pg_get_userbyid now acldefault aclexplode pg_extension_config_dump current_database clock_timestamp format_type);
 my %operators = (boolean => [ '=', '<>', '<', '>', '<=', '>=' ], text => ['||'], interval => ['-']);
-my $traps = '';
+my ($traps, $all_traps) = ('', '');
 sub trap { my ($name, $arguments, $result) = @_; $traps .= "CREATE FUNCTION public.$name($arguments) RETURNS $result LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION \$\$hijacked\$\$; END';\n"; return; }
 foreach my $left (@types)
 {
@@ -36,9 +36,12 @@ foreach my $left (@types)
 		trap($_, "$left, $right", 'text') foreach @functions;
 	}
 	trap($_, $left, 'text') foreach @functions;
+	# a server with assertions looks through all of its memory after each statement
+	$all_traps .= "DO \$do\$ BEGIN EXECUTE \$traps\$ $traps \$traps\$; END \$do\$;\n";
+	$traps = '';
 }
 trap($_, '', 'text') foreach @functions;
-$node->safe_psql('hostile', "$traps GRANT ALL ON SCHEMA public TO PUBLIC;
+$node->safe_psql('hostile', "$all_traps $traps GRANT ALL ON SCHEMA public TO PUBLIC;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO outsider;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO outsider;
 	ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO outsider;");
